@@ -18,7 +18,9 @@ type Port interface {
 	Send(b *packet.Batch) error
 
 	// Room returns how many packets Send can take now. At zero the caller
-	// waits for FD to be writable, calls Flush, and asks again.
+	// waits for FD to be writable, calls Flush, and asks again. A port that
+	// holds packets which leave only after another Flush says zero, so that
+	// a worker never goes to sleep on them.
 	Room() int
 
 	// Flush pushes on what Send left unfinished (frames in a ring that were not

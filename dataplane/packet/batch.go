@@ -30,6 +30,7 @@ func (b *Buf) Len() int { return int(b.End - b.Start) }
 type Batch struct {
 	pool  *Pool
 	bufs  []Buf
+	limit int // see Limit
 	dead  int // how many of bufs are dropped and wait for Compact
 	drops [NumReasons]uint64
 }
@@ -39,7 +40,7 @@ const dropped = ^uint32(0)
 
 // NewBatch returns an empty batch with room for capacity packets from pool.
 func NewBatch(pool *Pool, capacity int) *Batch {
-	return &Batch{pool: pool, bufs: make([]Buf, 0, capacity)}
+	return &Batch{pool: pool, bufs: make([]Buf, 0, capacity), limit: capacity}
 }
 
 // Pool returns the pool that the frames come from.
@@ -49,7 +50,14 @@ func (b *Batch) Pool() *Pool { return b.pool }
 func (b *Batch) Len() int { return len(b.bufs) }
 
 // Room returns how many packets can still be appended.
-func (b *Batch) Room() int { return cap(b.bufs) - len(b.bufs) }
+func (b *Batch) Room() int { return max(0, b.limit-len(b.bufs)) }
+
+// Cap returns the most packets that the batch can hold.
+func (b *Batch) Cap() int { return cap(b.bufs) }
+
+// Limit bounds Room to fewer packets than the capacity, so that no more is
+// received than the far side has room for. It holds until it is set again.
+func (b *Batch) Limit(n int) { b.limit = min(max(n, 0), cap(b.bufs)) }
 
 // At returns the i-th packet. The pointer holds until the next Compact, Reset
 // or Append.
@@ -70,7 +78,7 @@ func (b *Batch) Bytes(i int) []byte {
 // caller then sets the length with Resize, or calls Undo. It says no when the
 // batch is full or the pool is empty.
 func (b *Batch) Extend() (i int, space []byte, ok bool) {
-	if len(b.bufs) == cap(b.bufs) {
+	if b.Room() == 0 {
 		return 0, nil, false
 	}
 	frame, ok := b.pool.Get()
