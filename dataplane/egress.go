@@ -36,8 +36,8 @@ func (w *Worker) egress(s *fib.Snapshot) (int, error) {
 }
 
 // route finds the hop of every packet, and moves those whose hop the fast
-// underlay cannot reach yet to the fallback. Without a fast underlay no hop is
-// Ready, and all of them move.
+// underlay cannot reach yet to the fallback, if that one can. Without a fast
+// underlay no hop is Ready, and all of them move.
 func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
 	for i := range b.Len() {
 		ip := b.Bytes(i)
@@ -48,8 +48,12 @@ func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
 		}
 		buf := b.At(i)
 		buf.Hop, buf.Hash = hop, header.FlowHash(ip)
-		if !s.Hops[hop].Ready {
+		switch {
+		case s.Hops[hop].Ready:
+		case s.Fallback[hop].Ready:
 			b.Move(i, w.slow)
+		default:
+			b.Drop(i, packet.Unresolved)
 		}
 	}
 	b.Compact()
@@ -58,7 +62,7 @@ func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
 // destination looks up where an inner packet goes. What is not IP goes nowhere.
 func destination(ip []byte, s *fib.Snapshot) (hop uint32, ok bool) {
 	switch {
-	case len(ip) >= header.IPv4MinLen && ip[0]>>4 == 4:
+	case len(ip) >= header.IPv4Len && ip[0]>>4 == 4:
 		return s.Lookup4(binary.BigEndian.Uint32(ip[16:20]))
 	case len(ip) >= header.IPv6Len && ip[0]>>4 == 6:
 		return s.Lookup6([16]byte(ip[24:40]))

@@ -73,7 +73,7 @@ func (w *Worker) admit(ip []byte, peer *[16]byte, s *fib.Snapshot) (packet.Reaso
 
 // blame tells a stranger from a member that claims an address not its own.
 func blame(peer *[16]byte, s *fib.Snapshot) packet.Reason {
-	if s.IsPeer(*peer) {
+	if s.IsPeer(peer) {
 		return packet.SpoofedSource
 	}
 	return packet.UnknownPeer
