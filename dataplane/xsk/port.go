@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// minFrame is the least that can be sent: an Ethernet header. The kernel
-	// takes an empty descriptor as invalid and never gives its frame back.
+	// minFrame is the least that can be sent: an Ethernet header. An empty
+	// descriptor is invalid, and not every kernel gives its frame back.
 	minFrame = 14
 	// maxStalls is how many calls in a row may move nothing before the port
 	// leaves the rest to a later Flush.
@@ -172,7 +172,7 @@ func (p *Port) Send(b *packet.Batch) error {
 		p.refuse(b)
 		return err
 	}
-	if p.down {
+	if p.down || p.unsent {
 		p.refuse(b)
 		return nil
 	}
@@ -181,7 +181,7 @@ func (p *Port) Send(b *packet.Batch) error {
 }
 
 // ready makes way for a Send: it says whether the port is gone, and, when the
-// link was down, asks whether it still is.
+// link was down or frames were left, asks whether that is still so.
 func (p *Port) ready() error {
 	if p.gone == nil && (p.down || p.unsent) {
 		return p.kick()

@@ -72,9 +72,9 @@ func (p *producer[T]) pending() uint32 { return p.next - atomic.LoadUint32(p.oth
 // consumer is the side that reads entries: ours of the RX and completion rings.
 type consumer[T any] struct{ ring[T] }
 
-// peek returns how many entries can be read, max at most. It reads the other
+// peek returns how many entries can be read, want at most. It reads the other
 // side's index only when nothing is left of what it saw last.
-func (c *consumer[T]) peek(max uint32) uint32 {
+func (c *consumer[T]) peek(want uint32) uint32 {
 	n := c.seen - c.next
 	if n == 0 {
 		c.seen = atomic.LoadUint32(c.other)
@@ -84,7 +84,7 @@ func (c *consumer[T]) peek(max uint32) uint32 {
 			return 0
 		}
 	}
-	return min(n, max)
+	return min(n, want)
 }
 
 // at returns the i-th of the entries that peek found. The copy is ours: the

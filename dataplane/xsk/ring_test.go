@@ -84,11 +84,11 @@ func (x *pair) produce(want uint32) {
 	}
 }
 
-// consume peeks at most max and releases all but leave of them.
-func (x *pair) consume(max, leave uint32) {
-	x.trace = append(x.trace, step{"take, leave", max, leave})
-	n := x.c.peek(max)
-	if n > max || n > uint32(len(x.model)) || (n == 0 && max > 0 && len(x.model) > 0) {
+// consume peeks at most want and releases all but leave of them.
+func (x *pair) consume(want, leave uint32) {
+	x.trace = append(x.trace, step{"take, leave", want, leave})
+	n := x.c.peek(want)
+	if n > want || n > uint32(len(x.model)) || (n == 0 && want > 0 && len(x.model) > 0) {
 		x.fatalf("peek = %d of %d", n, len(x.model))
 	}
 	for i := range n {
