@@ -64,7 +64,7 @@ var libraries = []struct {
 	{"go.etcd.io/...", "etcd", []string{"control/etcd", "control/embedetcd"}},
 	{"github.com/prometheus/...", "metrics", []string{"cmd/internal/metrics", "cmd/flanxd/internal/metrics"}},
 	{"github.com/coreos/go-systemd/...", "systemd", []string{"cmd/..."}},
-	{"github.com/gopacket/...", "packet decoding", []string{"dataplane/pcapport", "perf/...", "cmd/flanx/..."}},
+	{"github.com/gopacket/...", "packet decoding", []string{"dataplane/pcapport", "encap/encaptest", "perf/...", "cmd/flanx/..."}},
 	{"github.com/songgao/water/...", "the naive TUN to compare with", []string{"perf/..."}},
 	{"github.com/spf13/...", "the command line of flanx", []string{"cmd/flanx/..."}},
 	{"github.com/schollz/...", "progress", []string{"cmd/flanx/..."}},

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// version says what the Go toolchain stamped into the binary: module version or
+// commit, whether the tree was changed, and the Go version.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return describe(info)
+}
+
+func describe(info *debug.BuildInfo) string {
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if rev := settings["vcs.revision"]; rev != "" {
+		v += " commit " + rev[:min(12, len(rev))]
+		if settings["vcs.modified"] == "true" {
+			v += " (modified)"
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", v, info.GoVersion, settings["GOOS"], settings["GOARCH"])
+}
