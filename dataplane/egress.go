@@ -37,8 +37,9 @@ func (w *Worker) egress(s *fib.Snapshot) (int, error) {
 
 // route finds the hop of every packet, and moves those whose hop the fast
 // underlay cannot reach yet to the fallback, if that one can. Without a fast
-// underlay no hop is Ready, and all of them move.
+// underlay all of them move.
 func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
+	fast := w.cfg.Fast != nil
 	for i := range b.Len() {
 		ip := b.Bytes(i)
 		hop, ok := destination(ip, s)
@@ -49,7 +50,7 @@ func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
 		buf := b.At(i)
 		buf.Hop, buf.Hash = hop, header.FlowHash(ip)
 		switch {
-		case s.Hops[hop].Ready:
+		case fast && s.Hops[hop].Ready:
 		case s.Fallback[hop].Ready:
 			b.Move(i, w.slow)
 		default:

@@ -132,7 +132,7 @@ func (r *rig) config(c rigConfig) dataplane.Config {
 		Fallback: &dataplane.Underlay{Port: r.socketEnd, Codec: bare{}},
 	}
 	if c.noFast {
-		fc.Fast, cfg.Fast = nil, nil
+		cfg.Fast = nil // while the table still has fast paths, as after a lost AF_XDP socket
 	}
 	cfg.Table = fib.New(fc)
 	_ = cfg.Table.Apply(lease.Update{Snapshot: true, Leases: []lease.Lease{

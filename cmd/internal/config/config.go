@@ -1,0 +1,49 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"flanx/dataplane/host"
+)
+
+// Daemon is everything that flanxd can be told, checked and with defaults
+// filled in.
+type Daemon struct {
+	// The store.
+	EtcdEndpoints []string
+	EtcdPrefix    string
+	EtcdCAFile    string
+	EtcdCertFile  string
+	EtcdKeyFile   string
+	EtcdUsername  string
+	EtcdPassword  string
+	StaticConfig  string // a file in place of etcd; empty: etcd
+	RenewMargin   time.Duration
+	StateFile     string // the last known table; empty: not kept
+
+	// The underlay.
+	Ifaces     []string
+	Regexes    []string
+	CanReach   netip.Addr
+	PublicIP   netip.Addr
+	PublicIPv6 netip.Addr
+
+	// The host.
+	SubnetFile        string
+	TUNName           string
+	ForwardRules      bool
+	RulesResync       time.Duration
+	IPMasq            bool
+	SequentialPorts   bool // -ip-masq-fully-random-disable
+	BlackholeRoute    bool
+	KeepFlannelDevice bool
+
+	// The data path.
+	IO          host.Rung
+	Workers     int
+	Spin        time.Duration
+	Batch       int
+	Frames      int
+	SourceCheck bool
+}

@@ -1,0 +1,176 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"flanx/control/hostnet"
+	"flanx/dataplane"
+	"flanx/dataplane/fib"
+	"flanx/dataplane/host"
+	"flanx/dataplane/stats"
+	"flanx/encap"
+)
+
+// Waits between two tries to open the data path anew.
+const (
+	reopenMin = 50 * time.Millisecond
+	reopenMax = 2 * time.Second
+	// steady is how long a session must have lasted for the next wait to be
+	// the shortest again.
+	steady = 10 * time.Second
+)
+
+// engine is the packet half of a node: it opens the ways onto the underlay,
+// runs the workers, and starts over with whatever can be had when one fails.
+type engine struct {
+	io        host.Rung // asked for
+	workers   int
+	frames    int // per worker
+	batch     int
+	spin      time.Duration
+	anySource bool
+
+	log     *slog.Logger
+	iface   hostnet.Interface
+	backend backend
+	table   *fib.Table
+	codecs  struct{ fast, fallback encap.Codec }
+	tun     tunOpener
+
+	mu      sync.Mutex
+	way     Way
+	running []*stats.Worker
+	retired stats.Snapshot // of workers that ended
+}
+
+// Way is how packets get on the wire now, and why not better.
+type Way struct{ Asked, Granted, Why string }
+
+func (e *engine) currentWay() Way {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.way
+}
+
+// stats sums all workers there have been.
+func (e *engine) stats() stats.Snapshot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := stats.Sum(e.running)
+	s.Egress.Add(e.retired.Egress)
+	s.Ingress.Add(e.retired.Ingress)
+	return s
+}
+
+// run carries packets until ctx ends. The first session's failure to open is an
+// error, for then something is wrong with the configuration or the host; later
+// ones are tried again for as long as it takes. opened is called once, when the
+// first session carries packets.
+func (e *engine) run(ctx context.Context, opened func()) error {
+	wait := reopenMin
+	for first := true; ; first = false {
+		began := time.Now()
+		err := e.session(ctx, opened)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var open openError
+		if first && errors.As(err, &open) {
+			return err
+		}
+		opened = func() {}
+		if time.Since(began) > steady {
+			wait = reopenMin
+		}
+		e.log.Warn("data path interrupted; opening it again", "error", err, "wait", wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, reopenMax)
+	}
+}
+
+// openError is a failure to open the data path, as against one of running it.
+type openError struct{ error }
+
+func (e openError) Unwrap() error { return e.error }
+
+// session opens the data path, runs it until ctx ends or a part fails, and
+// closes it.
+func (e *engine) session(ctx context.Context, opened func()) (err error) {
+	p, err := e.open()
+	if err != nil {
+		return openError{err}
+	}
+	e.announce(p)
+	opened()
+	err = e.carry(ctx, p)
+	e.retire()
+	err = errors.Join(err, p.close())
+	if errors.Is(err, dataplane.ErrTUN) {
+		err = errors.Join(err, e.tun.reset())
+	}
+	return err
+}
+
+// carry runs the workers until ctx ends, one of them fails, or the way on the
+// wire is lost.
+func (e *engine) carry(ctx context.Context, p *parts) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan error, len(p.workers)+1)
+	go func() { ends <- p.watch(ctx) }()
+	for _, w := range p.workers {
+		go func() { ends <- w.Run() }()
+	}
+	err := <-ends
+	cancel()
+	for _, w := range p.workers {
+		w.Stop()
+	}
+	for range p.workers {
+		err = errors.Join(err, <-ends)
+	}
+	return err
+}
+
+// announce says how packets get on the wire from now on.
+func (e *engine) announce(p *parts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.way = Way{Asked: e.io.String(), Granted: p.grant.Rung.Words(), Why: p.grant.Why()}
+	for _, w := range p.workers {
+		e.running = append(e.running, w.Stats())
+	}
+	e.log.Info("way on the wire", "asked", e.way.Asked, "granted", e.way.Granted, "why", e.way.Why,
+		"interface", e.iface.Name, "workers", len(p.workers))
+}
+
+// retire keeps the counts of workers that ended.
+func (e *engine) retire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last := stats.Sum(e.running)
+	e.retired.Egress.Add(last.Egress)
+	e.retired.Ingress.Add(last.Ingress)
+	e.running = nil
+	e.way.Granted, e.way.Why = "none", "the data path is being opened"
+}
+
+// makeCodecs prepares both layers.
+func (e *engine) makeCodecs() (err error) {
+	if e.codecs.fast, err = e.backend.codec(encap.Ethernet, e.iface.MTU); err != nil {
+		return fmt.Errorf("prepare %s for AF_XDP: %w", e.backend.kind, err)
+	}
+	if e.codecs.fallback, err = e.backend.codec(encap.Datagram, e.iface.MTU); err != nil {
+		return fmt.Errorf("prepare %s for the UDP socket: %w", e.backend.kind, err)
+	}
+	return nil
+}

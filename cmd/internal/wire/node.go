@@ -1,0 +1,231 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"flanx/cmd/internal/config"
+	"flanx/control/hostnet"
+	"flanx/control/lease"
+	"flanx/dataplane/fib"
+	"flanx/dataplane/host"
+)
+
+// node is one host's place in the overlay while the daemon runs.
+type node struct {
+	cfg   config.Daemon
+	log   *slog.Logger
+	iface hostnet.Interface
+	ready func(error) // told whether the node serves, and why not
+
+	backend backend
+	engine  *engine // nil for a backend without a data path
+	hops    *host.NextHops
+	rules   *hostnet.Rules
+	failed  chan error // the engine's end
+	ended   chan struct{}
+}
+
+// attrs decides the backend and says what the lease is to tell about us.
+func (n *node) attrs(cfg lease.NetworkConfig, prev lease.Attrs) (lease.Attrs, error) {
+	b, err := newBackend(cfg, prev, n.leftoverMAC)
+	if err != nil {
+		return lease.Attrs{}, err
+	}
+	n.backend = b
+	return b.attrs(n.iface), nil
+}
+
+// leftoverMAC finds the MAC of a device that flanneld left behind, which the
+// other nodes send to. No such device is no error.
+func (n *node) leftoverMAC(vni uint32) net.HardwareAddr {
+	devices, err := hostnet.VXLANDevices(int(vni), 0)
+	if err != nil {
+		n.log.Warn("cannot list VXLAN devices; a MAC of flanneld's is not adopted", "error", err)
+	}
+	for _, d := range devices {
+		if d.IsFlannel() && !d.IPv6 {
+			return d.MAC
+		}
+	}
+	return nil
+}
+
+// join prepares the host for the lease and starts the packet half. It returns
+// when packets flow.
+func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease) error {
+	n.log.Info("lease acquired", "subnet", own.Subnets.String(), "network", cfg.Network.String(),
+		"backend", n.backend.kind, "public_ip", own.Attrs.PublicIP.String())
+	if err := hostnet.CheckOverlap(n.iface, cfg.Network); err != nil {
+		return err
+	}
+	mtu, err := hostnet.OverlayMTU(n.backend.kind, n.iface.MTU, n.backend.mtu, cfg.EnableIPv4, cfg.EnableIPv6)
+	if err != nil {
+		return err
+	}
+	if err := n.prepareRules(ctx, cfg, own); err != nil {
+		return err
+	}
+	if n.backend.kind != "alloc" {
+		if err := n.startEngine(ctx, cfg, own, mtu); err != nil {
+			return err
+		}
+	}
+	return n.writeSubnetFile(cfg, own, mtu)
+}
+
+// startEngine opens the data path and waits until it carries packets.
+func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) error {
+	if err := n.removeLeftover(); err != nil {
+		return err
+	}
+	if err := n.makeEngine(cfg, own, mtu); err != nil {
+		return err
+	}
+	opened := make(chan struct{})
+	go func() {
+		defer close(n.ended)
+		n.failed <- n.engine.run(ctx, func() { close(opened) })
+	}()
+	go func() { _ = n.hops.Run(ctx) }()
+	select {
+	case <-opened:
+		n.advise()
+		return nil
+	case err := <-n.failed:
+		return cmpErr(err, ctx.Err())
+	}
+}
+
+// cmpErr returns the first error that there is.
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeLeftover deletes what flanneld left behind and holds our UDP port.
+func (n *node) removeLeftover() error {
+	if n.backend.kind != "vxlan" {
+		return nil
+	}
+	devices, err := hostnet.VXLANDevices(int(n.backend.vni), int(n.backend.port))
+	if err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if !d.IsFlannel() || n.cfg.KeepFlannelDevice {
+			return fmt.Errorf("%w: VXLAN device %s holds UDP port %d: remove it (ip link del %s) or give the network another Backend.Port",
+				hostnet.ErrConflict, d.Name, d.Port, d.Name)
+		}
+		if err := d.Remove(); err != nil {
+			return err
+		}
+		n.log.Info("removed the device that flanneld left behind; its MAC is kept", "device", d.Name, "mac", d.MAC.String())
+	}
+	return nil
+}
+
+// makeEngine puts the packet half together.
+func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) (err error) {
+	n.hops, err = host.NewNextHops(host.NextHopsConfig{IfIndex: n.iface.Index, Local4: n.iface.Addr4, Log: n.log})
+	if err != nil {
+		return err
+	}
+	e := &engine{
+		io: n.cfg.IO, workers: n.cfg.Workers, frames: n.cfg.Frames, batch: n.cfg.Batch, spin: n.cfg.Spin,
+		anySource: !n.cfg.SourceCheck, log: n.log, iface: n.iface, backend: n.backend,
+	}
+	if err := e.makeCodecs(); err != nil {
+		return err
+	}
+	e.table = fib.New(fib.Config{
+		Fast: e.codecs.fast, Fallback: e.codecs.fallback,
+		Local4: n.iface.Addr4, Public4: n.iface.Public4, Port: n.backend.port,
+		Own: own.Subnets, Network: cfg.Network, BackendType: n.backend.kind,
+		VTEP: n.backend.vtepOf(), NextHops: n.hops, Log: n.log,
+	})
+	e.tun = tunOpener{
+		name: n.cfg.TUNName, queues: e.workers, log: n.log,
+		net: hostnet.TUN{MTU: mtu, Subnets: own.Subnets, Network: cfg.Network},
+	}
+	n.engine = e
+	return nil
+}
+
+// prepareRules sets the firewall rules up and keeps them.
+func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease) (err error) {
+	if !n.cfg.ForwardRules && !n.cfg.IPMasq {
+		return nil
+	}
+	n.rules, err = hostnet.NewRules(hostnet.RulesConfig{
+		Network: cfg.Network, Subnets: own.Subnets, Forward: n.cfg.ForwardRules,
+		Masq: n.cfg.IPMasq, SequentialPorts: n.cfg.SequentialPorts,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := n.rules.Ensure(); err != nil {
+		return fmt.Errorf("set firewall rules: %w", err)
+	}
+	go n.rules.Run(ctx, n.cfg.RulesResync, n.log)
+	return nil
+}
+
+// writeSubnetFile tells the container runtime. A failure is not the end of the
+// node, as with flanneld: packets flow, but the node is not ready.
+func (n *node) writeSubnetFile(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) error {
+	if n.cfg.BlackholeRoute {
+		if _, err := hostnet.SetBlackhole(own.Subnets); err != nil {
+			return err
+		}
+	}
+	err := hostnet.WriteSubnetFile(n.cfg.SubnetFile, hostnet.SubnetFile{
+		Network: cfg.Network, Subnets: own.Subnets, MTU: mtu.Link(), IPMasq: n.cfg.IPMasq,
+	})
+	if err != nil {
+		n.log.Warn("subnet file not written; pods cannot be given addresses", "error", err)
+	}
+	n.ready(err)
+	return nil
+}
+
+// advise logs what on the host is in the overlay's way.
+func (n *node) advise() {
+	for _, a := range hostnet.CheckHost(hostnet.Host{V4: true, Underlay: n.iface.Name, TUN: n.cfg.TUNName}) {
+		n.log.Warn(a.What, "cure", a.Cure)
+	}
+}
+
+// apply hands the other nodes' leases to the packet half.
+func (n *node) apply(u lease.Update) error {
+	if n.engine == nil {
+		return nil
+	}
+	return n.engine.table.Apply(u)
+}
+
+// leave undoes what join did to the host. The lease is kept: the subnet stays
+// ours for the next start.
+func (n *node) leave() error {
+	var err error
+	if n.engine != nil {
+		<-n.ended
+		err = n.engine.tun.reset()
+		err = errors.Join(err, n.hops.Close())
+	}
+	if n.rules != nil {
+		err = errors.Join(err, n.rules.Teardown())
+	}
+	if n.cfg.BlackholeRoute {
+		_, berr := hostnet.SetBlackhole(lease.Subnets{})
+		err = errors.Join(err, berr)
+	}
+	return err
+}
