@@ -133,7 +133,8 @@ func TestVXLANBackend(t *testing.T) {
 		{"port 0 is the kernel's", `{"Type":"vxlan","Port":0}`, VXLANBackend{VNI: 1, Port: 8472}, ""},
 		{
 			"everything", `{"Type":"vxlan","VNI":42,"Port":4789,"MTU":1400,"GBP":true,"Learning":true,"DirectRouting":true}`,
-			VXLANBackend{42, 4789, 1400, true, true, true}, "",
+			VXLANBackend{42, 4789, 1400, true, true, true},
+			"",
 		},
 		{"VNI too big", `{"Type":"vxlan","VNI":16777216}`, VXLANBackend{}, "Backend.VNI"},
 		{"VNI negative", `{"Type":"vxlan","VNI":-1}`, VXLANBackend{}, "Backend.VNI"},

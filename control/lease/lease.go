@@ -63,5 +63,5 @@ type Update struct {
 	// Snapshot says that Leases is everything there is: what is not in it is gone.
 	Snapshot bool
 	Leases   []Lease   // new or changed
-	Removed  []Subnets // gone; empty in a snapshot
+	Removed  []Subnets // gone, to be taken out before Leases is put in; empty in a snapshot
 }

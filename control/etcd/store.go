@@ -1,0 +1,151 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"flanx/control"
+	"flanx/control/lease"
+)
+
+// maxResponse bounds one answer of etcd in bytes; listing asks for smaller pages
+// when one does not fit.
+const maxResponse = 16 << 20
+
+// ErrClosed is the answer of a Store after Close.
+var ErrClosed = errors.New("etcd store is closed")
+
+// Store is a cluster in etcd.
+type Store struct {
+	cfg Config
+
+	mu     sync.Mutex
+	client *clientv3.Client // nil until first use
+	closed bool
+}
+
+// New checks the configuration and the TLS files. It does not connect.
+func New(cfg Config) (*Store, error) {
+	cfg, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cfg.TLS.load(); err != nil {
+		return nil, err
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// Close ends the connections. Calls that are under way fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.client == nil {
+		return nil
+	}
+	err := s.client.Close()
+	s.client = nil
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// dial returns the client, made at first use. With a password etcd's client
+// blocks until it has a token, so ctx must be able to end that.
+func (s *Store) dial(ctx context.Context) (*clientv3.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if s.client != nil {
+		return s.client, nil
+	}
+	life, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, cancel)
+	client, err := clientv3.New(s.clientConfig(life))
+	if err == nil && !stop() {
+		client.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s.client = client
+	return client, nil
+}
+
+func (s *Store) clientConfig(life context.Context) clientv3.Config {
+	c := clientv3.Config{
+		Context:              life,
+		Endpoints:            s.cfg.Endpoints,
+		DialTimeout:          s.cfg.RequestTimeout,
+		DialKeepAliveTime:    keepaliveTime,
+		DialKeepAliveTimeout: keepaliveTimeout,
+		MaxCallRecvMsgSize:   maxResponse,
+		Username:             s.cfg.Username,
+		Password:             s.cfg.Password,
+		Logger:               zap.NewNop(), // what matters comes back as errors
+	}
+	if s.cfg.secure() {
+		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(newRereading(s.cfg.TLS)))
+	}
+	return c
+}
+
+// do runs one request under its timeout. Its errors are ErrUnavailable, with
+// etcd's own inside and the endpoints named, or ctx's.
+func (s *Store) do(ctx context.Context, request func(context.Context, *clientv3.Client) error) error {
+	client, err := s.dial(ctx)
+	if err == nil {
+		short, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+		defer cancel()
+		err = request(short, client)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: etcd at %s: %w", control.ErrUnavailable, strings.Join(s.cfg.Endpoints, ", "), err)
+}
+
+// get reads one key, or by opts a range.
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *clientv3.GetResponse, err error) {
+	err = s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		resp, err = c.Get(ctx, key, opts...)
+		return err
+	})
+	return resp, err
+}
+
+// Config reads the network configuration.
+func (s *Store) Config(ctx context.Context) (lease.NetworkConfig, error) {
+	key := s.cfg.configKey()
+	resp, err := s.get(ctx, key)
+	if err != nil {
+		return lease.NetworkConfig{}, fmt.Errorf("read network configuration: %w", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return lease.NetworkConfig{}, fmt.Errorf(
+			"%w: etcd at %s has no key %s; write it with the v3 API (data of the v2 API is not seen): "+
+				`ETCDCTL_API=3 etcdctl put %s '{"Network": "10.5.0.0/16", "Backend": {"Type": "vxlan"}}'`,
+			control.ErrNoConfig, strings.Join(s.cfg.Endpoints, ", "), key, key)
+	}
+	cfg, err := lease.ParseConfig(resp.Kvs[0].Value)
+	if err != nil {
+		return cfg, fmt.Errorf("%w: key %s: %w", control.ErrBadConfig, key, err)
+	}
+	return cfg, nil
+}
