@@ -10,17 +10,19 @@ import (
 	"flanx/dataplane/host"
 	"flanx/dataplane/packet"
 	"flanx/dataplane/porttest"
+	"flanx/dataplane/tun"
 )
 
 // device is the name of the TUN in each test's own namespace.
 const device = "flannel0"
 
-// openQueue makes a TUN in the namespace, brings it up, and returns its queue.
-func openQueue(t testing.TB, n *porttest.Namespace, cfg host.TUNConfig) (fd int) {
+// openUp makes a TUN in the namespace, brings it up, and returns the port of its
+// only queue.
+func openUp(t testing.TB, n *porttest.Namespace, cfg host.TUNConfig) porttest.Port {
 	t.Helper()
-	fd = openDown(t, n, cfg)
+	port := openDown(t, n, cfg)
 	bringUp(n)
-	return fd
+	return port
 }
 
 func bringUp(n *porttest.Namespace) {
@@ -28,19 +30,33 @@ func bringUp(n *porttest.Namespace) {
 	n.IP("addr add 10.42.0.1/32 dev " + device)
 }
 
-// openDown is openQueue without bringing the device up.
-func openDown(t testing.TB, n *porttest.Namespace, cfg host.TUNConfig) (fd int) {
+// openDown is openUp without bringing the device up.
+func openDown(t testing.TB, n *porttest.Namespace, cfg host.TUNConfig) (port porttest.Port) {
 	t.Helper()
 	n.Sysctl("net/ipv6/conf/default/disable_ipv6", "1") // its chatter would be read
-	cfg.Name = device
-	n.Do(func() {
-		tun, err := host.OpenTUN(cfg)
-		if err != nil {
-			t.Fatal(err)
+	if cfg.Name == "" {
+		cfg.Name = device
+	}
+	n.Do(func() { port = newPort(t, cfg) })
+	t.Cleanup(func() {
+		if err := port.Close(); err != nil {
+			t.Error(err)
 		}
-		fd = tun.Take(0)
 	})
-	return fd
+	return port
+}
+
+// newPort opens a TUN with one queue in the namespace of the calling thread.
+func newPort(t testing.TB, cfg host.TUNConfig) porttest.Port {
+	t.Helper()
+	dev, err := host.OpenTUN(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Offload {
+		return tun.NewOffload(dev.Take(0), dev.Offloads)
+	}
+	return tun.NewPlain(dev.Take(0))
 }
 
 func newPool(t testing.TB, frames, size int) *packet.Pool {
