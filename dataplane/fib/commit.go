@@ -18,8 +18,8 @@ func (t *Table) commit() {
 	if len(t.dirty) == 0 {
 		return
 	}
-	changed := t.peers.commit(t.claims.byPeer)
-	if t.slots.fits(len(t.dirty), len(t.claims.byPrefix)) {
+	changed := t.peers.commit(&t.claims.byPeer)
+	if t.slots.fits(len(t.dirty), t.claims.byPrefix.len()) {
 		changed = t.patch() || changed
 	} else {
 		t.rebuild()
@@ -37,7 +37,7 @@ func (t *Table) commit() {
 func (t *Table) patch() (changed bool) {
 	edit := newEdit(t.lpm, len(t.dirty))
 	for _, p := range t.dirty {
-		c := t.claims.byPrefix[p]
+		c := t.claims.byPrefix.get(p)
 		if c == nil {
 			edit.remove(p)
 			changed = true
@@ -67,7 +67,7 @@ func (t *Table) patch() (changed bool) {
 func (t *Table) rebuild() {
 	t.claims.shrink()
 	old := t.slots
-	t.slots = newSlots(len(t.claims.byPrefix), t.cfg.Fast != nil, t.cfg.Fallback != nil)
+	t.slots = newSlots(t.claims.byPrefix.len(), t.cfg.Fast != nil, t.cfg.Fallback != nil)
 	t.lpm = new(bart.Fast[uint32])
 	for _, own := range [...]netip.Prefix{t.cfg.Own.V4, t.cfg.Own.V6} {
 		if own.IsValid() {
@@ -75,7 +75,7 @@ func (t *Table) rebuild() {
 		}
 	}
 	var fresh []*claim
-	for p, c := range t.claims.byPrefix {
+	for c := range t.claims.byPrefix.all() {
 		var e entry
 		switch {
 		case c.slot == noHop:
@@ -88,7 +88,7 @@ func (t *Table) rebuild() {
 		}
 		c.stale = false
 		c.slot = t.slots.add(&e)
-		t.lpm.Insert(p, c.slot)
+		t.lpm.Insert(c.prefix, c.slot)
 	}
 	for _, c := range fresh {
 		t.checkOverlap(c, t.lpm)
@@ -98,8 +98,8 @@ func (t *Table) rebuild() {
 // compile works out what a claim leads to now.
 func (t *Table) compile(c *claim) (e entry) {
 	nh := t.cfg.NextHops.NextHop(c.to.peer)
-	e.hop = Hop{Peer: c.to.peer.As16(), MTU: uint32(max(0, nh.MTU)), Subnets: c.subnets}
-	f := t.cfg.family(c.v6)
+	e.hop = Hop{Peer: c.to.peer.As16(), MTU: uint32(max(0, nh.MTU))}
+	f := t.cfg.family(c.v6())
 	peer := t.cfg.peer(c.to, &f)
 	if t.cfg.Fallback != nil {
 		e.fallback = compilePath(t.cfg.Fallback, peer)
@@ -128,12 +128,12 @@ func compilePath(codec encap.Codec, peer encap.Peer) encap.Path {
 // lease's. Allocators never give such out, so one of the two is wrong, but
 // which one cannot be told from here: the longest prefix decides.
 func (t *Table) checkOverlap(c *claim, lpm *bart.Fast[uint32]) {
-	other, ok := overlapping(c.prefix(), lpm)
+	other, ok := overlapping(c.prefix, lpm)
 	if !ok {
 		return
 	}
 	c.overlaps = true
-	t.warn.warn("two leases overlap; the longer prefix decides", "subnet", c.prefix(), "other", other, "peer", c.to.peer)
+	t.warn.warn("two leases overlap; the longer prefix decides", "subnet", c.prefix, "other", other, "peer", c.to.peer)
 }
 
 // overlapping returns a prefix that lies over or under p, not p itself.

@@ -230,7 +230,7 @@ func (w *world) checkAddr(s *Snapshot, a netip.Addr) error {
 	}
 	nh := w.nh.known[want.to.peer]
 	hop := s.Hops[i]
-	if hop.Peer != want.to.peer.As16() || hop.Subnets != want.subnets || hop.Ready != nh.Known || hop.MTU != uint32(nh.MTU) {
+	if hop.Peer != want.to.peer.As16() || hop.Ready != nh.Known || hop.MTU != uint32(nh.MTU) {
 		return fmt.Errorf("%v: hop %+v, want %+v by %+v", a, hop, want, nh)
 	}
 	if vtep, _, _ := pathMACs(&s.Fallback[i]); vtep != want.to.vtep {

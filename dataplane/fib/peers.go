@@ -22,13 +22,13 @@ func (p *peers) touch(a netip.Addr) { p.moved = append(p.moved, a) }
 
 // commit brings the set up to date with what the claims say now, in new memory
 // where a reader may hold the old, and says whether there was anything to do.
-func (p *peers) commit(now map[netip.Addr]*claim) (changed bool) {
+func (p *peers) commit(now *prefixMap) (changed bool) {
 	changed = len(p.moved) > 0
 	if len(p.moved) > 8+p.set.Size()/256 {
 		p.rebuild(now)
 	} else {
 		for _, a := range p.moved {
-			p.patch(a, now[a] != nil)
+			p.patch(a, now.get(host(a)) != nil)
 		}
 	}
 	if p.moved = p.moved[:0]; cap(p.moved) > keepDirty {
@@ -37,10 +37,10 @@ func (p *peers) commit(now map[netip.Addr]*claim) (changed bool) {
 	return changed
 }
 
-func (p *peers) rebuild(now map[netip.Addr]*claim) {
+func (p *peers) rebuild(now *prefixMap) {
 	p.set = new(bart.Lite)
-	for a := range now {
-		p.set.Insert(host(a))
+	for c := range now.all() {
+		p.set.Insert(host(c.to.peer))
 	}
 }
 

@@ -23,8 +23,8 @@ type slots struct {
 }
 
 // slack is how many changes fit between two moves of live entries: enough that
-// a change costs eight copies on average, too little to matter in memory.
-func slack(live int) int { return live/8 + 64 }
+// a change costs sixteen copies on average, too little to matter in memory.
+func slack(live int) int { return live/16 + 64 }
 
 func newSlots(live int, fast, fallback bool) slots {
 	n := live + slack(live)

@@ -14,7 +14,8 @@ import (
 // noHop is what a prefix leads to that must not leave this node: our own.
 const noHop = ^uint32(0)
 
-// Hop is one node as one family of inner packets reaches it.
+// Hop is one node as one family of inner packets reaches it. It is a value
+// without pointers. Which subnet it stands for, Snapshot.All says.
 type Hop struct {
 	// Peer is the node's underlay address as netip.Addr.As16 gives it, in the
 	// form of packet.Buf.Peer.
@@ -26,8 +27,6 @@ type Hop struct {
 	// known. While it is not, the Fallback is to be used, which lets the kernel
 	// resolve it.
 	Ready bool
-	// Subnets is the lease that the hop stands for.
-	Subnets lease.Subnets
 }
 
 // Snapshot is the table at one moment. It never changes.

@@ -20,7 +20,7 @@ type Table struct {
 	mu      sync.Mutex
 	claims  claims
 	refused map[refusedKey]refusedLease
-	round   uint32         // counts lease snapshots, to see what is not in the last
+	round   uint8          // counts lease snapshots, to see what is not in the last; wraps
 	dirty   []netip.Prefix // what they lead to may have changed since the last Snapshot
 	slots   slots
 	peers   peers
@@ -36,7 +36,7 @@ type refusedKey struct {
 
 type refusedLease struct {
 	why      Refusal
-	round    uint32
+	round    uint8
 	revision int64
 }
 
@@ -55,7 +55,7 @@ func New(cfg Config) *Table {
 		warn:    warner{log: cfg.Log},
 	}
 	t.rebuild()
-	t.peers.rebuild(nil)
+	t.peers.rebuild(&t.claims.byPeer)
 	t.publish()
 	cfg.NextHops.Watch(func(remotes []netip.Addr) { t.Changed(remotes...) })
 	return t
@@ -95,7 +95,7 @@ func (t *Table) Changed(remotes ...netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, remote := range remotes {
-		for c := t.claims.byPeer[remote]; c != nil; c = c.next {
+		for c := t.claims.byPeer.get(host(remote)); c != nil; c = c.next {
 			t.touch(c)
 		}
 	}
@@ -106,7 +106,7 @@ func (t *Table) Changed(remotes ...netip.Addr) {
 func (t *Table) Refresh() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.claims.byPrefix {
+	for c := range t.claims.byPrefix.all() {
 		t.touch(c)
 	}
 	t.commit()
@@ -143,7 +143,7 @@ func (t *Table) claim(s lease.Subnets, f *family, to endpoint) *refusal {
 	case c == nil && line > maxRivals:
 		return refuse(Crowded, "%d leases claim %v", line, p)
 	case c == nil:
-		c = &claim{subnets: s, to: to, v6: f.v6, slot: noHop}
+		c = newClaim(s, f, to)
 		if line > 0 {
 			t.warn.warn("two leases claim one subnet; the first to come keeps it", "subnet", p, "peer", to.peer)
 		}
@@ -182,12 +182,12 @@ func (t *Table) drop(s lease.Subnets, f *family) {
 }
 
 func (t *Table) dropClaim(c *claim) {
-	p := c.prefix()
+	p := c.prefix
 	if t.claims.remove(c) {
 		t.untrack(c.to.peer)
 	}
 	t.dirty = append(t.dirty, p)
-	if heir := t.claims.byPrefix[p]; heir != nil {
+	if heir := t.claims.byPrefix.get(p); heir != nil {
 		heir.stale = true
 	}
 }
@@ -206,7 +206,7 @@ func (t *Table) untrack(a netip.Addr) {
 // touch marks what a claim leads to as perhaps changed.
 func (t *Table) touch(c *claim) {
 	c.stale = true
-	t.dirty = append(t.dirty, c.prefix())
+	t.dirty = append(t.dirty, c.prefix)
 }
 
 // refuse counts a lease that is not used, and warns once per revision.
@@ -223,7 +223,7 @@ func (t *Table) refuse(l *lease.Lease, f *family, r *refusal) {
 // sweep forgets what the lease snapshot just taken did not have.
 func (t *Table) sweep() {
 	var gone []*claim
-	for _, c := range t.claims.byPrefix {
+	for c := range t.claims.byPrefix.all() {
 		for ; c != nil; c = c.rival {
 			if c.round != t.round {
 				gone = append(gone, c)
@@ -256,8 +256,8 @@ type Stats struct {
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	st := Stats{Peers: len(t.claims.byPeer)}
-	for _, c := range t.claims.byPrefix {
+	st := Stats{Peers: t.claims.byPeer.len()}
+	for c := range t.claims.byPrefix.all() {
 		st.Hops++
 		if t.slots.hops[c.slot].Ready {
 			st.Ready++
@@ -278,9 +278,16 @@ func (t *Table) Stats() Stats {
 // noNextHops knows of none.
 type noNextHops struct{}
 
-func (noNextHops) Track(netip.Addr)           {}
-func (noNextHops) Untrack(netip.Addr)         {}
+// Track does nothing.
+func (noNextHops) Track(netip.Addr) {}
+
+// Untrack does nothing.
+func (noNextHops) Untrack(netip.Addr) {}
+
+// NextHop knows nothing.
 func (noNextHops) NextHop(netip.Addr) NextHop { return NextHop{} }
-func (noNextHops) Watch(func([]netip.Addr))   {}
+
+// Watch has nothing to tell.
+func (noNextHops) Watch(func([]netip.Addr)) {}
 
 var _ NextHops = noNextHops{}
