@@ -56,15 +56,15 @@ func TestMergesRuns(t *testing.T) {
 		in   []spec
 		want []int // packets in each write, in order
 	}{
-		"TCPv4":                   {run(tcp, 0, 10, 1000), []int{10}},
-		"TCPv6":                   {run(tcp6, 0, 10, 1000), []int{10}},
-		"UDPv4":                   {run(udp, 0, 10, 1000), []int{10}},
-		"UDPv6":                   {run(udp6, 0, 10, 1000), []int{10}},
-		"one":                     {run(tcp, 0, 1, 1000), []int{1}},
-		"no more than 64 pieces":  {run(udp, 0, 70, 18), []int{64, 6}},
-		"no more than 64 KiB":     {run(tcp, 0, 50, 1448), []int{45, 5}},
-		"a short one ends it":     {join(run(tcp, 0, 3, 1000), []spec{last(stream(tcp, 3, 1000), 10)}, run(tcp, 4, 6, 1000)), []int{4, 2}},
-		"a short datagram ends":   {join(run(udp, 0, 3, 1000), []spec{last(stream(udp, 3, 1000), 10)}, run(udp, 4, 6, 1000)), []int{4, 2}},
+		"TCPv4":                  {run(tcp, 0, 10, 1000), []int{10}},
+		"TCPv6":                  {run(tcp6, 0, 10, 1000), []int{10}},
+		"UDPv4":                  {run(udp, 0, 10, 1000), []int{10}},
+		"UDPv6":                  {run(udp6, 0, 10, 1000), []int{10}},
+		"one":                    {run(tcp, 0, 1, 1000), []int{1}},
+		"no more than 64 pieces": {run(udp, 0, 70, 18), []int{64, 6}},
+		"no more than 64 KiB":    {run(tcp, 0, 50, 1448), []int{45, 5}},
+		"a short one ends it":    {join(run(tcp, 0, 3, 1000), []spec{last(stream(tcp, 3, 1000), 10)}, run(tcp, 4, 6, 1000)), []int{4, 2}},
+		"a short datagram ends":  {join(run(udp, 0, 3, 1000), []spec{last(stream(udp, 3, 1000), 10)}, run(udp, 4, 6, 1000)), []int{4, 2}},
 		"a longer one starts anew": {
 			join([]spec{last(stream(udp, 0, 1000), 10)}, run(udp, 1, 3, 1000)), []int{1, 2},
 		},

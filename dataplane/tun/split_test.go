@@ -336,4 +336,3 @@ func checkPieces(t *testing.T, pieces [][]byte, pkt, vnet []byte) {
 		t.Fatalf("%d bytes of payload became %d", len(pkt)-head, len(payload))
 	}
 }
-
