@@ -16,9 +16,9 @@ func TestProbe(t *testing.T) {
 		want     Device
 		software bool
 	}{
-		"eth0":  {Device{Driver: "veth", Kind: "veth", Queues: 3, MTU: 2000}, true},
-		"br0":   {Device{Driver: "bridge", Kind: "bridge", Queues: 1, MTU: 1500}, true},
-		"lo":    {Device{Queues: 1, MTU: 65536}, true},
+		"eth0": {Device{Driver: "veth", Kind: "veth", Queues: 3, MTU: 2000}, true},
+		"br0":  {Device{Driver: "bridge", Kind: "bridge", Queues: 1, MTU: 1500}, true},
+		"lo":   {Device{Queues: 1, MTU: 65536}, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
