@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 )
 
 // version says what the Go toolchain stamped into the binary: module version or
@@ -24,8 +25,10 @@ func describe(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	if rev := settings["vcs.revision"]; rev != "" {
-		v += " commit " + rev[:min(12, len(rev))]
+	rev := settings["vcs.revision"]
+	rev = rev[:min(12, len(rev))]
+	if !strings.Contains(v, rev) { // a pseudo-version says both already
+		v += " commit " + rev
 		if settings["vcs.modified"] == "true" {
 			v += " (modified)"
 		}

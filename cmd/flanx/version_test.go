@@ -24,6 +24,10 @@ func TestDescribe(t *testing.T) {
 			GoVersion: "go1.26.0", Main: debug.Module{Version: "(devel)"},
 			Settings: set("vcs.revision", "0123", "vcs.modified", "true", "GOOS", "linux", "GOARCH", "amd64"),
 		}},
+		{"a pseudo-version", "v0.0.0-20261201014622-0123456789ab+dirty go1.26.0 linux/amd64", debug.BuildInfo{
+			GoVersion: "go1.26.0", Main: debug.Module{Version: "v0.0.0-20261201014622-0123456789ab+dirty"},
+			Settings: set("vcs.revision", "0123456789abcdef", "vcs.modified", "true", "GOOS", "linux", "GOARCH", "amd64"),
+		}},
 		{"no stamp", "devel go1.26.0 linux/amd64", debug.BuildInfo{
 			GoVersion: "go1.26.0", Settings: set("GOOS", "linux", "GOARCH", "amd64"),
 		}},
