@@ -50,7 +50,8 @@ func TestPickInterfaceOfARealHost(t *testing.T) {
 		{"can reach by IPv6", Options{V4: true, V6: true, CanReach: addr("fd98::77")}, "veB 10.98.0.1 fd98::1 10.98.0.1 fd98::1"},
 		{"public", Options{V4: true, PublicIP: addr("10.98.0.1")}, "veB 10.98.0.1 - 10.98.0.1 -"},
 		{
-			"public elsewhere, interface named", Options{V4: true, Ifaces: []string{"veA"}, PublicIP: addr("203.0.113.9")},
+			"public elsewhere, interface named",
+			Options{V4: true, Ifaces: []string{"veA"}, PublicIP: addr("203.0.113.9")},
 			"veA 10.99.0.1 - 203.0.113.9 -",
 		},
 	}

@@ -25,6 +25,10 @@ type RulesConfig struct {
 	// SequentialPorts leaves the choice of ports to the kernel instead of
 	// drawing them at random (-ip-masq-fully-random-disable).
 	SequentialPorts bool
+
+	// Suffix is appended to the names of tables and chains, to tell several
+	// daemons on one host apart. Normally empty.
+	Suffix string
 }
 
 // Rules keeps the firewall as it has to be: in two nftables tables of our own,
@@ -44,8 +48,13 @@ type RulesConfig struct {
 // fourth return keeps the source of outside packets to our own pods; the last
 // masquerade gives the node's own packets to remote pods an address that the
 // pods can answer to.
+//
+// Where iptables' FORWARD chain drops by default (Docker), the two forward rules
+// also go into a chain FLANNEL-FWD there, as flanneld's do.
 type Rules struct {
 	want    []table
+	guests  []guest
+	forward bool
 	connect func() (*nftables.Conn, error)
 }
 
@@ -55,29 +64,20 @@ func NewRules(c RulesConfig) (*Rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare firewall rules: %w", err)
 	}
-	return &Rules{want: want, connect: connectNFT}, nil
+	return &Rules{want: want, guests: c.guests(), forward: c.Forward, connect: connectNFT}, nil
 }
 
 func connectNFT() (*nftables.Conn, error) { return nftables.New(nftables.AsLasting()) }
 
 // Ensure compares the kernel's rules with ours, content and order, and replaces
-// ours, all in one transaction, if they differ in anything: packets meet the old
+// them, all in one transaction, if they differ in anything: packets meet the old
 // rules or the new ones. It says whether it had to. A kernel without nftables is
 // [ErrNotSupported].
 func (r *Rules) Ensure() (changed bool, err error) {
 	err = r.with(func(c *nftables.Conn) error {
-		for _, t := range r.want {
-			same, err := t.matches(c)
-			if err != nil {
-				return err
-			}
-			if !same {
-				t.replace(c)
-				changed = true
-			}
-		}
-		if !changed {
-			return nil
+		changed, err = r.queue(c)
+		if err != nil || !changed {
+			return err
 		}
 		return c.Flush()
 	})
@@ -87,7 +87,29 @@ func (r *Rules) Ensure() (changed bool, err error) {
 	return changed, nil
 }
 
-// Teardown removes our tables. That they are gone is no error. Connections that
+// queue adds to the transaction whatever differs.
+func (r *Rules) queue(c *nftables.Conn) (changed bool, err error) {
+	for _, t := range r.want {
+		same, err := t.matches(c)
+		if err != nil {
+			return false, err
+		}
+		if !same {
+			t.replace(c)
+			changed = true
+		}
+	}
+	for _, g := range r.guests {
+		did, err := g.queue(c)
+		if err != nil {
+			return false, err
+		}
+		changed = changed || did
+	}
+	return changed, nil
+}
+
+// Teardown removes our tables and chains. That they are gone is no error. Connections that
 // were masqueraded stop until there are rules again: not a thing to do for a
 // mere restart.
 func (r *Rules) Teardown() error {
@@ -99,6 +121,11 @@ func (r *Rules) Teardown() error {
 			}
 			if there {
 				c.DelTable(t.table())
+			}
+		}
+		for _, g := range r.guests {
+			if err := g.queueRemoval(c); err != nil {
+				return err
 			}
 		}
 		return c.Flush()

@@ -26,7 +26,6 @@ type plan struct {
 	hostRoute                         string
 	listen                            string
 	multicast                         string
-	config                            RulesConfig
 	family                            int
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// Names of our tables and chains: flanneld's in its nftables mode.
+// Names of our tables and chains: flanneld's in its nftables mode. The kernel
+// takes up to 255 bytes.
 const (
 	tableV4      = "flannel-ipv4"
 	tableV6      = "flannel-ipv6"
@@ -35,15 +36,28 @@ type chain struct {
 
 // tables lays out both families' tables; that of a family that is off is empty.
 func (c RulesConfig) tables() ([]table, error) {
-	t4, err := c.layout(tableV4, nftables.TableFamilyIPv4, c.Network, c.Subnets.V4, "224.0.0.0/4")
+	t4, err := c.layout(tableV4+c.Suffix, nftables.TableFamilyIPv4, c.Network, c.Subnets.V4, "224.0.0.0/4")
 	if err != nil {
 		return nil, err
 	}
-	t6, err := c.layout(tableV6, nftables.TableFamilyIPv6, c.IPv6Network, c.Subnets.V6, "ff00::/8")
+	t6, err := c.layout(tableV6+c.Suffix, nftables.TableFamilyIPv6, c.IPv6Network, c.Subnets.V6, "ff00::/8")
 	if err != nil {
 		return nil, err
 	}
 	return []table{t4, t6}, nil
+}
+
+// guests lays out what goes into iptables' FORWARD chains.
+func (c RulesConfig) guests() []guest {
+	var all []guest
+	add := func(family nftables.TableFamily, network netip.Prefix) {
+		if c.Forward && network.IsValid() {
+			all = append(all, guest{family, guestChain + c.Suffix, forwardRules(network)})
+		}
+	}
+	add(nftables.TableFamilyIPv4, c.Network)
+	add(nftables.TableFamilyIPv6, c.IPv6Network)
+	return all
 }
 
 func (c RulesConfig) layout(name string, family nftables.TableFamily, network, subnet netip.Prefix, multicast string) (table, error) {
