@@ -46,17 +46,28 @@ func CheckForeign(t *testing.T, wire []byte) gopacket.Packet {
 	if p.NetworkLayer() == nil || p.TransportLayer() == nil {
 		t.Fatalf("gopacket finds no outer UDP\n%s", p)
 	}
+	checkSums(t, p)
+	return p
+}
+
+// CheckSums lets gopacket verify every checksum that it finds in a frame.
+func CheckSums(t *testing.T, wire []byte) {
+	t.Helper()
+	checkSums(t, gopacket.NewPacket(wire, layers.LayerTypeEthernet, gopacket.Default))
+}
+
+func checkSums(t *testing.T, p gopacket.Packet) {
+	t.Helper()
 	if err := tellNetworkLayers(p); err != nil {
 		t.Fatalf("gopacket: %v", err)
 	}
 	err, wrong := p.VerifyChecksums()
 	if err != nil {
-		t.Fatalf("gopacket: %v\n%x", err, wire)
+		t.Fatalf("gopacket: %v\n%x", err, p.Data())
 	}
 	for _, w := range wrong {
-		t.Errorf("gopacket: checksum of %s is %#x, want %#x\n%x", w.Layer.LayerType(), w.Actual, w.Correct, wire)
+		t.Errorf("gopacket: checksum of %s is %#x, want %#x\n%x", w.Layer.LayerType(), w.Actual, w.Correct, p.Data())
 	}
-	return p
 }
 
 // tellNetworkLayers gives each layer whose checksum covers a pseudo-header the

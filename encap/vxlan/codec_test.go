@@ -101,10 +101,10 @@ func BenchmarkCodec(b *testing.B) {
 }
 
 func FuzzPopEthernet(f *testing.F) {
-	s := suites(f)["ethernet4"]
-	s.Fuzz(f, append(
-		encaptest.ReadGolden(f, "../../testdata/encap/vxlan6.golden"),
-		encaptest.ReadGolden(f, "../../testdata/encap/vxlan4_nochecksum.golden")...)...)
+	seeds := readCapture(f)
+	seeds = append(seeds, encaptest.ReadGolden(f, "../../testdata/encap/vxlan6.golden")...)
+	seeds = append(seeds, encaptest.ReadGolden(f, "../../testdata/encap/vxlan4_nochecksum.golden")...)
+	suites(f)["ethernet4"].Fuzz(f, seeds...)
 }
 
 func FuzzPopDatagram(f *testing.F) { suites(f)["datagram4"].Fuzz(f) }

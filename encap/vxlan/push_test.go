@@ -266,3 +266,40 @@ func TestNoChecksum(t *testing.T) {
 		t.Error("over IPv6 there is no checksum")
 	}
 }
+
+// TestBothFamiliesInOneBatch holds that each packet goes by its own path.
+func TestBothFamiliesInOneBatch(t *testing.T) {
+	for _, layer := range []encap.Layer{encap.Ethernet, encap.Datagram} {
+		a, b := nodes(t, Config{Layer: layer})
+		ways := []encap.Peer{way4, way6}
+		paths := make([]encap.Path, len(ways))
+		for i, way := range ways {
+			var err error
+			if paths[i], err = a.Compile(way); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var inner [][]byte
+		for i := range 16 {
+			inner = append(inner, encaptest.Inner{Version: 4 + 2*(i%2), Protocol: header.ProtocolUDP, Len: 60 + i}.Build())
+		}
+		out := batch(t, inner...)
+		for i := range out.Len() {
+			out.At(i).Hop = uint32(i / 2 % 2) // not in step with the inner version
+		}
+		a.Push(out, paths)
+		for i := range out.Len() {
+			way := ways[i/2%2]
+			if out.At(i).Peer != way.Remote.As16() {
+				t.Errorf("layer %d, packet %d: to %x", layer, i, out.At(i).Peer)
+			}
+			out.At(i).Peer = way.Local.As16() // as B's port would set it
+		}
+		b.Pop(out)
+		for i := range out.Len() {
+			if !out.Live(i) || string(out.Bytes(i)) != string(inner[i]) || out.At(i).Peer != ways[i/2%2].Local.As16() {
+				t.Errorf("layer %d, packet %d: live %v, drops %v", layer, i, out.Live(i), *out.Drops())
+			}
+		}
+	}
+}
