@@ -60,7 +60,7 @@ func (r Rung) String() string {
 	return fmt.Sprintf("rung %d", uint8(r))
 }
 
-// words returns how messages call the rung.
+// Words returns how messages call the rung.
 func (r Rung) Words() string {
 	if int(r) < len(rungs) {
 		return rungs[r].words
