@@ -42,9 +42,14 @@
 //	bart.Table      10.3 / 15.1 / 23.2
 //	array            0.8 /  0.8 /  0.9
 //
+// Through a Snapshot that is 11 / 10 / 17 for IPv4, and 13 / 27 / 29 for IPv6.
+//
 // The array's gain is under one percent of the 1.6 µs that a packet costs, and
 // it would need a second structure beside it for every lease of another length,
 // so it is not here.
+//
+// 65,536 routes with both kinds of path take 30 MiB. A change among them takes
+// 11 µs, and one in four thousand, which moves all to new memory, some 70 ms.
 //
 // This package does no I/O, does not parse backend data (see [Config].VTEP) and
 // does not know how next hops are found: that is [NextHops], in dataplane/host.

@@ -27,7 +27,8 @@ const (
 	// OwnSubnet: the subnet is ours, or a part of it.
 	OwnSubnet
 	// BadPeer: the public IP is missing or cannot be a node's: unspecified,
-	// loopback, multicast, broadcast, link-local IPv6, or inside the overlay.
+	// loopback, multicast, broadcast, link-local IPv6, inside the overlay, or
+	// such that the codec refuses it.
 	BadPeer
 	// OwnPeer: the public IP is our own.
 	OwnPeer
