@@ -123,20 +123,6 @@ func slowChecksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// sound says whether the IPv4 header's and the TCP or UDP checksum hold.
-func sound(pkt []byte) bool {
-	l4, pseudo := 20, append([]byte(nil), pkt[12:20]...)
-	protocol := pkt[9]
-	if pkt[0]>>4 == 6 {
-		l4, protocol, pseudo = 40, pkt[6], append([]byte(nil), pkt[8:40]...)
-	} else if slowChecksum(pkt[:20]) != 0 {
-		return false
-	}
-	n := len(pkt) - l4
-	pseudo = append(pseudo, 0, protocol, byte(n>>8), byte(n))
-	return slowChecksum(append(pseudo, pkt[l4:]...)) == 0
-}
-
 // vnetHeader is what the kernel writes before the packet if it is to be cut
 // into pieces of size bytes.
 func (s spec) vnetHeader(size int) []byte {

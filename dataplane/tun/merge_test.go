@@ -13,6 +13,7 @@ import (
 	"flanx/dataplane/host"
 	"flanx/dataplane/packet"
 	"flanx/dataplane/porttest"
+	"flanx/dataplane/tun"
 	"flanx/encap/header"
 )
 
@@ -127,23 +128,38 @@ func pieces(w written) int {
 	return (len(w.pkt) - head + size - 1) / size
 }
 
-// cutAgain has another port cut what was written, and returns the packets.
-func cutAgain(t testing.TB, writes []written) [][]byte {
+// cutter is another port, which cuts again what was merged.
+type cutter struct {
+	port   *tun.Offload
+	kernel fake
+	b      *packet.Batch
+}
+
+func newCutter(t testing.TB) cutter {
 	t.Helper()
 	port, kernel := newFake(t)
-	pool := newPool(t, 64, packet.FrameSize2K)
-	var all [][]byte
-	b := packet.NewBatch(pool, 64)
+	return cutter{port, kernel, packet.NewBatch(newPool(t, 64, packet.FrameSize2K), 64)}
+}
+
+// cut returns the packets that were written.
+func (c cutter) cut(t testing.TB, writes []written) (all [][]byte) {
+	t.Helper()
 	for _, w := range writes {
-		kernel.give(t, w.vnet, w.pkt)
-		all = append(all, recvAll(t, port, b)...)
+		c.kernel.give(t, w.vnet, w.pkt)
+		all = append(all, recvAll(t, c.port, c.b)...)
 	}
-	for reason, n := range b.Drops() {
+	for reason, n := range c.b.Drops() {
 		if n != 0 {
 			t.Fatalf("%d packets written are dropped when read: %v", n, packet.Reason(reason))
 		}
 	}
 	return all
+}
+
+// cutAgain is cut with a port of its own.
+func cutAgain(t testing.TB, writes []written) [][]byte {
+	t.Helper()
+	return newCutter(t).cut(t, writes)
 }
 
 // sameFlows wants the same packets, in the same order within each flow. With DF
@@ -423,6 +439,7 @@ func FuzzMerge(f *testing.F) {
 	}
 	f.Add([]byte{}, []byte{0x45})
 	port, kernel := newFake(f)
+	cutter := newCutter(f)
 	pool := newPool(f, 16, packet.FrameSize2K)
 	b := packet.NewBatch(pool, 16)
 	f.Fuzz(func(t *testing.T, x, y []byte) {
@@ -439,13 +456,7 @@ func FuzzMerge(f *testing.F) {
 			t.Fatal(err)
 		}
 		checkFrames(t, pool)
-		var got, want [][]byte
-		for _, pkt := range cutAgain(t, kernel.taken(t)) {
-			got = append(got, pkt)
-		}
-		want = append(want, in...)
-		sortPackets(got)
-		sortPackets(want)
+		got, want := cutter.cut(t, kernel.taken(t)), slices.Clone(in)
 		for i := range want {
 			_, want[i] = flowOf(want[i])
 		}
