@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,12 +21,36 @@ type Process struct {
 	URL string
 
 	bin, dir, peer string
+	name, cluster  string
 	cmd            *exec.Cmd
 }
 
 // StartProcess runs an etcd on loopback until the test ends. Without the program
 // the test is skipped, or fails under CI=true.
 func StartProcess(t *testing.T) *Process {
+	t.Helper()
+	return StartCluster(t, 1)[0]
+}
+
+// StartCluster runs several as one cluster.
+func StartCluster(t *testing.T, members int) []*Process {
+	t.Helper()
+	bin := etcdProgram(t)
+	out := make([]*Process, members)
+	var cluster []string
+	for i := range out {
+		out[i] = &Process{URL: freeURL(t), bin: bin, dir: t.TempDir(), peer: freeURL(t), name: "member" + strconv.Itoa(i)}
+		cluster = append(cluster, out[i].name+"="+out[i].peer)
+	}
+	for _, p := range out {
+		p.cluster = strings.Join(cluster, ",")
+		t.Cleanup(p.Kill)
+		p.Start(t)
+	}
+	return out
+}
+
+func etcdProgram(t *testing.T) string {
 	t.Helper()
 	bin := os.Getenv(EnvEtcd)
 	if bin == "" {
@@ -37,10 +63,7 @@ func StartProcess(t *testing.T) *Process {
 		}
 		t.Skip(msg)
 	}
-	p := &Process{bin: bin, dir: t.TempDir(), URL: freeURL(t), peer: freeURL(t)}
-	t.Cleanup(p.Kill)
-	p.Start(t)
-	return p
+	return bin
 }
 
 func freeURL(t *testing.T) string {
@@ -57,11 +80,11 @@ func freeURL(t *testing.T) string {
 func (p *Process) Start(t *testing.T) {
 	t.Helper()
 	p.cmd = exec.Command(p.bin,
-		"--name=test", "--data-dir="+filepath.Join(p.dir, "data"), "--unsafe-no-fsync",
+		"--name="+p.name, "--data-dir="+filepath.Join(p.dir, "data"), "--unsafe-no-fsync",
 		"--listen-client-urls="+p.URL, "--advertise-client-urls="+p.URL,
 		"--listen-peer-urls="+p.peer, "--initial-advertise-peer-urls="+p.peer,
-		"--initial-cluster=test="+p.peer,
-		"--heartbeat-interval=20", "--election-timeout=200", "--log-level=error")
+		"--initial-cluster="+p.cluster,
+		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=error")
 	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

@@ -63,6 +63,7 @@ func deadURL(t *testing.T) string {
 }
 
 func TestUnreachableAtStart(t *testing.T) {
+	t.Parallel()
 	url := deadURL(t)
 	s, l := open(t, url, quick)
 	_, err := s.Config(t.Context())
@@ -90,6 +91,7 @@ func TestUnreachableAtStart(t *testing.T) {
 }
 
 func TestSecondEndpointServes(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	key, value := node(1)
 	dial(t, srv.URL()).put(key, value)
@@ -101,6 +103,7 @@ func TestSecondEndpointServes(t *testing.T) {
 }
 
 func TestFrozenLine(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	p := controltest.NewProxy(t, srv.URL())
@@ -119,6 +122,7 @@ func TestFrozenLine(t *testing.T) {
 }
 
 func TestCompactionCostsOneList(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	p := controltest.NewProxy(t, srv.URL())
@@ -146,6 +150,7 @@ func TestCompactionCostsOneList(t *testing.T) {
 }
 
 func TestWipedStore(t *testing.T) {
+	t.Parallel()
 	old, fresh := embedded(t), embedded(t)
 	r := dial(t, old.URL())
 	for n := range 50 { // the revision is far ahead of the new store's
@@ -183,6 +188,7 @@ func TestWipedStore(t *testing.T) {
 }
 
 func TestRestoredFromOlderRevision(t *testing.T) {
+	t.Parallel()
 	p := controltest.StartProcess(t)
 	r := dial(t, p.URL)
 	key, value := node(1)
@@ -202,6 +208,7 @@ func TestRestoredFromOlderRevision(t *testing.T) {
 }
 
 func TestHungProcess(t *testing.T) {
+	t.Parallel()
 	p := controltest.StartProcess(t)
 	r := dial(t, p.URL)
 	s, _ := open(t, p.URL, func(c *etcd.Config) {
@@ -229,6 +236,7 @@ func TestHungProcess(t *testing.T) {
 }
 
 func TestOutageLongerThanTTL(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		taken bool
@@ -272,6 +280,7 @@ func TestOutageLongerThanTTL(t *testing.T) {
 }
 
 func TestFloodOfBadKeys(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	for n := range 500 {
@@ -295,6 +304,7 @@ func TestFloodOfBadKeys(t *testing.T) {
 }
 
 func TestBadKeyIsWarnedAboutOncePerRevision(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	r.put(subnetKey("garbage"), "1")
@@ -309,6 +319,7 @@ func TestBadKeyIsWarnedAboutOncePerRevision(t *testing.T) {
 }
 
 func TestNeighboursOfThePrefix(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	s, l := open(t, srv.URL(), nil)
@@ -327,6 +338,7 @@ func TestNeighboursOfThePrefix(t *testing.T) {
 }
 
 func TestHugeValues(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	huge := strings.Repeat("x", 1<<20)
@@ -345,6 +357,7 @@ func TestHugeValues(t *testing.T) {
 }
 
 func TestManyLeasesInPages(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	r := dial(t, srv.URL())
 	_, value := node(1)
@@ -369,6 +382,7 @@ func TestManyLeasesInPages(t *testing.T) {
 }
 
 func TestNoConfigTellsWhatToDo(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	s, _ := open(t, srv.URL(), func(c *etcd.Config) { c.Prefix = "/other/net/" })
 	_, err := s.Config(t.Context())
@@ -380,6 +394,7 @@ func TestNoConfigTellsWhatToDo(t *testing.T) {
 }
 
 func TestIPv6OnlyIsRefused(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	s, _ := open(t, srv.URL(), nil)
 	cfg, err := lease.ParseConfig([]byte(`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd05::/48"}`))
@@ -392,6 +407,7 @@ func TestIPv6OnlyIsRefused(t *testing.T) {
 }
 
 func TestClosedStore(t *testing.T) {
+	t.Parallel()
 	srv := embedded(t)
 	s, _ := open(t, srv.URL(), nil)
 	s.Config(t.Context())
@@ -403,4 +419,70 @@ func TestClosedStore(t *testing.T) {
 	if _, err := s.Config(t.Context()); !errors.Is(err, etcd.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
+}
+
+func TestLeaderLoss(t *testing.T) {
+	t.Parallel()
+	members := controltest.StartCluster(t, 3)
+	leaderOf(t, members) // there is one
+	s, _ := open(t, members[0].URL, func(c *etcd.Config) {
+		quick(c)
+		c.RequestTimeout = 2 * time.Second
+		c.Endpoints = []string{members[0].URL, members[1].URL, members[2].URL}
+		c.TTL = 10 * time.Second
+		c.Margin = 9 * time.Second // a renewal each second
+	})
+	own := acquire(t, s, 1)
+	renewed := make(chan struct{}, 100)
+	ended := keep(t, s, own, func(lease.Lease) { renewed <- struct{}{} })
+	o := controltest.Observe(t, s)
+	o.Sees(t, controltest.Node(1))
+
+	leader := leaderOf(t, members)
+	leader.Kill()
+	died := time.Now()
+	other := members[0]
+	if other == leader {
+		other = members[1]
+	}
+	r := dial(t, other.URL)
+	key, value := node(2)
+	eventually(t, "a new leader takes writes", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := r.Put(ctx, key, value)
+		return err == nil
+	})
+	written := time.Since(died)
+	o.Sees(t, controltest.Node(1), controltest.Node(2))
+	seen := time.Since(died)
+	for len(renewed) > 0 {
+		<-renewed
+	}
+	<-renewed
+	if took := time.Since(died); took > 5*time.Second {
+		t.Errorf("renewal %s after the leader died", took)
+	}
+	t.Logf("after the leader died: change written %s, seen %s, renewal %s", written, seen, time.Since(died))
+	select {
+	case err := <-ended:
+		t.Errorf("Keep ended: %v", err)
+	default:
+	}
+}
+
+func leaderOf(t *testing.T, members []*controltest.Process) (leader *controltest.Process) {
+	t.Helper()
+	r := dial(t, members[0].URL)
+	eventually(t, "a leader", func() bool {
+		for _, m := range members {
+			st, err := r.Status(r.ctx(), m.URL)
+			if err == nil && st.Leader != 0 && st.Leader == st.Header.MemberId {
+				leader = m
+				return true
+			}
+		}
+		return false
+	})
+	return leader
 }

@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"flanx/control"
 	"flanx/control/lease"
@@ -18,6 +23,9 @@ import (
 // maxResponse bounds one answer of etcd in bytes; listing asks for smaller pages
 // when one does not fit.
 const maxResponse = 16 << 20
+
+// diagnoseTime is how long to ask for the reason of a timeout.
+const diagnoseTime = 300 * time.Millisecond
 
 // ErrClosed is the answer of a Store after Close.
 var ErrClosed = errors.New("etcd store is closed")
@@ -97,6 +105,11 @@ func (s *Store) clientConfig(life context.Context) clientv3.Config {
 		Password:             s.cfg.Password,
 		Logger:               zap.NewNop(), // what matters comes back as errors
 	}
+	// grpc would let two minutes pass between tries after a long outage.
+	retry := backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax}
+	c.DialOptions = append(c.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: retry, MinConnectTimeout: s.cfg.RequestTimeout,
+	}))
 	if s.cfg.secure() {
 		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(newRereading(s.cfg.TLS)))
 	}
@@ -118,7 +131,24 @@ func (s *Store) do(ctx context.Context, request func(context.Context, *clientv3.
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	if client != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = whyLate(ctx, client, s.cfg.RequestTimeout)
+	}
 	return fmt.Errorf("%w: etcd at %s: %w", control.ErrUnavailable, strings.Join(s.cfg.Endpoints, ", "), err)
+}
+
+// whyLate finds out what kept a request waiting. etcd's client waits for a
+// connection and then forgets why there was none, a refused certificate for
+// example; a request that does not wait is told.
+func whyLate(ctx context.Context, c *clientv3.Client, after time.Duration) error {
+	short, cancel := context.WithTimeout(ctx, diagnoseTime)
+	defer cancel()
+	kv := etcdserverpb.NewKVClient(c.ActiveConnection())
+	_, err := kv.Range(short, &etcdserverpb.RangeRequest{Key: []byte{0}}, grpc.WaitForReady(false))
+	if status.Code(err) == codes.Unavailable {
+		return fmt.Errorf("no answer in %s: %s", after, status.Convert(err).Message())
+	}
+	return fmt.Errorf("no answer in %s: %w", after, context.DeadlineExceeded)
 }
 
 // get reads one key, or by opts a range.

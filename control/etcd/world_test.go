@@ -201,14 +201,17 @@ func leaserWorld(t *testing.T, url string) controltest.LeaserWorld {
 }
 
 func TestSourceEmbedded(t *testing.T) {
+	t.Parallel()
 	controltest.Sources(t, func(t *testing.T) controltest.World { return sourceWorld(t, embedded(t).URL()) })
 }
 
 func TestLeaserEmbedded(t *testing.T) {
+	t.Parallel()
 	controltest.Leasers(t, func(t *testing.T) controltest.LeaserWorld { return leaserWorld(t, embedded(t).URL()) })
 }
 
 func TestSourceProcess(t *testing.T) {
+	t.Parallel()
 	p := controltest.StartProcess(t)
 	controltest.Sources(t, func(t *testing.T) controltest.World {
 		dial(t, p.URL).delete(prefix, clientv3.WithPrefix())
@@ -217,7 +220,8 @@ func TestSourceProcess(t *testing.T) {
 }
 
 func TestLeaserProcess(t *testing.T) {
-	controltest.StartProcess(t).Kill() // skip once, here
+	t.Parallel()
+	controltest.StartProcess(t).Kill() // skips once, here
 	controltest.Leasers(t, func(t *testing.T) controltest.LeaserWorld {
 		return leaserWorld(t, controltest.StartProcess(t).URL)
 	})
@@ -240,4 +244,3 @@ func node(n int) (key, value string) {
 	l := controltest.Node(n)
 	return subnetKey(controltest.Key(l)), controltest.Value(l)
 }
-
