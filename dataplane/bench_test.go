@@ -147,8 +147,10 @@ var benchCases = []struct {
 	size    int
 	ingress bool
 }{
-	{"egress/64B", 64, false}, {"egress/1400B", 1400, false},
-	{"ingress/64B", 64, true}, {"ingress/1400B", 1400, true},
+	{"egress/64B", 64, false},
+	{"egress/1400B", 1400, false},
+	{"ingress/64B", 64, true},
+	{"ingress/1400B", 1400, true},
 }
 
 // BenchmarkWorker is a whole turn without the kernel: receive (a copy), route or
