@@ -48,6 +48,7 @@ type Daemon struct {
 
 	// The data path.
 	IO          host.Rung
+	TUNOffload  bool
 	Workers     int
 	Spin        time.Duration
 	Batch       int

@@ -94,6 +94,7 @@ func hostFlags(fs *flag.FlagSet, r *raw) {
 func pathFlags(fs *flag.FlagSet, r *raw) {
 	d := &r.d
 	fs.StringVar(&r.io, "io", "auto", "way on the wire: auto, zerocopy, native, generic or udp; auto takes the best that works")
+	fs.BoolVar(&d.TUNOffload, "tun-offload", true, "let the kernel hand over and take whole runs of a flow at once")
 	fs.IntVar(&d.Workers, "workers", 1, "threads that carry packets, each with a queue of its own; 0: one for each queue of the interface, at most one for each CPU")
 	fs.DurationVar(&d.Spin, "spin", defaultSpin, "how long an idle worker looks for packets before it sleeps; 0: not at all")
 	fs.IntVar(&d.Batch, "batch", defaultBatch, "packets that a worker carries at once, 1 to 1024")

@@ -152,7 +152,7 @@ func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.
 		VTEP: n.backend.vtepOf(), NextHops: n.hops, Log: n.log,
 	})
 	e.tun = tunOpener{
-		name: n.cfg.TUNName, queues: e.workers, log: n.log,
+		name: n.cfg.TUNName, queues: e.workers, offload: n.cfg.TUNOffload, log: n.log,
 		net: hostnet.TUN{MTU: mtu, Subnets: own.Subnets, Network: cfg.Network},
 	}
 	n.engine = e

@@ -14,10 +14,11 @@ import (
 // tunOpener keeps the TUN device over the sessions of the engine, so that the
 // pods' routes stay while the underlay is opened anew.
 type tunOpener struct {
-	name   string
-	queues int
-	net    hostnet.TUN // how the device has to look; Index is filled in
-	log    *slog.Logger
+	name    string
+	queues  int
+	offload bool        // ask for super-packets
+	net     hostnet.TUN // how the device has to look; Index is filled in
+	log     *slog.Logger
 
 	open []dataplane.Port
 }
@@ -28,21 +29,45 @@ func (t *tunOpener) ports() ([]dataplane.Port, error) {
 	if t.open != nil {
 		return t.open, nil
 	}
-	dev, err := host.OpenTUN(host.TUNConfig{Name: t.name, MTU: t.net.MTU.Link(), Queues: t.queues})
+	dev, err := t.device()
 	if err != nil {
 		return nil, err
 	}
 	for i := range dev.Queues() {
-		t.open = append(t.open, tun.NewPlain(dev.Take(i)))
+		t.open = append(t.open, t.port(dev, i))
 	}
 	t.net.Index = dev.Index
 	changes, err := hostnet.ConfigureTUN(t.net)
 	if err != nil {
-		t.reset()
-		return nil, fmt.Errorf("configure %s: %w", dev.Name, err)
+		return nil, errors.Join(fmt.Errorf("configure %s: %w", dev.Name, err), t.reset())
 	}
-	t.log.Info("overlay device ready", "device", dev.Name, "mtu", t.net.MTU.Link(), "changes", changes)
+	t.log.Info("overlay device ready", "device", dev.Name, "mtu", t.net.MTU.Link(), "offload", t.offload, "changes", changes)
 	return t.open, nil
+}
+
+// device opens the TUN with offloads, or without on a kernel that has none.
+func (t *tunOpener) device() (*host.TUN, error) {
+	cfg := host.TUNConfig{Name: t.name, MTU: t.net.MTU.Link(), Queues: t.queues, Offload: t.offload}
+	dev, err := host.OpenTUN(cfg)
+	if err == nil || !t.offload {
+		return dev, err
+	}
+	cfg.Offload = false
+	plain, perr := host.OpenTUN(cfg)
+	if perr != nil {
+		return nil, perr // not the offloads' fault
+	}
+	t.log.Warn("the TUN works without offloads; bulk traffic is slower", "error", err)
+	t.offload = false
+	return plain, nil
+}
+
+// port makes the port of one queue.
+func (t *tunOpener) port(dev *host.TUN, queue int) dataplane.Port {
+	if t.offload {
+		return tun.NewOffload(dev.Take(queue), dev.Offloads)
+	}
+	return tun.NewPlain(dev.Take(queue))
 }
 
 // reset closes the device, which removes it with its addresses and routes.
