@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,18 +19,39 @@ import (
 	"flanx/perf/lab/labtest"
 )
 
-// binaries builds both programs as a user would have them, side by side.
-func binaries(t *testing.T) (flanx string) {
-	t.Helper()
-	labtest.NeedRoot(t)
-	if _, err := os.Stat("../flanxd/main.go"); errors.Is(err, os.ErrNotExist) {
-		t.Skip("there is no flanxd to show yet")
+// built is where both programs lie side by side, as a user would have them.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "flanx-test-"); err != nil {
+		return "", err
 	}
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", dir, "../flanxd", ".")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir, "../flanxd", ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		return dir, fmt.Errorf("build: %w: %s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if wasBuilt.Load() {
+		if dir, _ := built(); dir != "" {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	os.Exit(code)
+}
+
+// wasBuilt keeps TestMain from building only to remove.
+var wasBuilt atomic.Bool
+
+func binary(t *testing.T) string {
+	t.Helper()
+	labtest.NeedRoot(t)
+	wasBuilt.Store(true)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return filepath.Join(dir, "flanx")
 }
@@ -48,7 +72,7 @@ func labsOf(t *testing.T, pid int) []string {
 
 // The whole thing, as "make demo" runs it.
 func TestDemo(t *testing.T) {
-	cmd := exec.Command(binaries(t), "demo", "--json", "--size", "16MiB")
+	cmd := exec.Command(binary(t), "demo", "--json", "--size", "16MiB")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	var rep demo.Report
@@ -74,7 +98,7 @@ func TestDemo(t *testing.T) {
 
 // Ctrl-C in the middle, twice, as an impatient user would.
 func TestDemoInterrupted(t *testing.T) {
-	cmd := exec.Command(binaries(t), "demo", "--encap", "udp", "--io", "udp")
+	cmd := exec.Command(binary(t), "demo", "--encap", "udp", "--io", "udp")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
