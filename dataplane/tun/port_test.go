@@ -201,7 +201,8 @@ func TestRefusedPacketsDoNotStopTheRest(t *testing.T) {
 }
 
 // TestStartStop opens and closes a thousand times, and finds nothing left over
-// and no Close that hangs (golang/go#30426).
+// and no Close that hangs (golang/go#30426). Closing waits for the kernel to take
+// the device down, which a busy machine may delay now and then.
 func TestStartStop(t *testing.T) {
 	n := porttest.NewNamespace(t)
 	times := 1000
@@ -210,6 +211,7 @@ func TestStartStop(t *testing.T) {
 	}
 	openUp(t, n, host.TUNConfig{}).Close() // what is opened once is opened now
 	fds, goroutines := openFDs(t), runtime.NumGoroutine()
+	slow := 0
 	for i := range times {
 		var port porttest.Port
 		n.Do(func() { port = newPort(t, host.TUNConfig{Name: device, Offload: i%2 == 0}) })
@@ -217,9 +219,15 @@ func TestStartStop(t *testing.T) {
 		if err := port.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(start); took > 100*time.Millisecond {
+		switch took := time.Since(start); {
+		case took > 2*time.Second:
 			t.Errorf("Close number %d took %v", i, took)
+		case took > 100*time.Millisecond:
+			slow++
 		}
+	}
+	if slow > times/10 {
+		t.Errorf("%d of %d times Close took more than 100 ms", slow, times)
 	}
 	if got := openFDs(t); got != fds {
 		t.Errorf("%d descriptors, %d before", got, fds)

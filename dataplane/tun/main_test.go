@@ -1,0 +1,9 @@
+package tun_test
+
+import (
+	"testing"
+
+	"flanx/dataplane/porttest"
+)
+
+func TestMain(m *testing.M) { porttest.Main(m) }
