@@ -62,7 +62,7 @@ lint: ## gofumpt, go vet, staticcheck, errorlint, sloglint, revive
 	$(GO) vet $(PKGS)
 	$(TOOL) staticcheck $(PKGS)
 	$(TOOL) go-errorlint $(PKGS)
-	$(TOOL) sloglint -static-msg -no-global all -msg-style lowercased $(PKGS)
+	$(TOOL) sloglint -no-global all -msg-style lowercased $(PKGS)
 	$(TOOL) revive -config .revive.toml -formatter friendly -set_exit_status $(PKGS)
 
 unit: ## all tests that this user may run; results are cached

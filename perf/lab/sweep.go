@@ -87,7 +87,7 @@ func removeDevices(name string) error {
 	defer ns.Close()
 	return onOwnThread(func() error {
 		if err := enter(ns); err != nil {
-			return nil //nolint:nilerr // a mark that was never mounted on: no devices
+			return nil // a mark that was never mounted on: no devices
 		}
 		links, err := netlink.LinkList()
 		if err != nil {
