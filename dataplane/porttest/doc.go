@@ -15,6 +15,6 @@
 // readable when a packet waits; a storm of signals changes nothing; Recv and
 // Send do not allocate; Close may be called twice.
 //
-// [Namespace] and [PacketFar] are helpers for ports that need the kernel's own
-// devices.
+// [Namespace], [Wire] and [PacketFar] are helpers for ports that need the kernel's
+// own devices; [Main] is a TestMain that fails on leaks.
 package porttest
