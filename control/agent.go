@@ -25,7 +25,7 @@ const (
 type Agent struct {
 	Source   Source
 	Leaser   Leaser     // nil: this node only looks on and holds no subnet
-	PublicIP netip.Addr // ours on the underlay, IPv4
+	PublicIP netip.Addr // ours on the underlay; IPv6 only where the network has no IPv4
 	Log      *slog.Logger
 
 	// Attrs is what this node says about itself in a network like cfg. prev is

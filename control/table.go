@@ -175,7 +175,7 @@ func (t *table) judge(l lease.Lease) error {
 	if l.Subnets.Overlaps(t.self) {
 		return fmt.Errorf("it overlaps our own subnets %s", t.self)
 	}
-	if t.publicIP.IsValid() && l.Attrs.PublicIP == t.publicIP {
+	if t.publicIP.IsValid() && (l.Attrs.PublicIP == t.publicIP || l.Attrs.PublicIPv6 == t.publicIP) {
 		return fmt.Errorf("it says our own public address %s: an old lease of ours, or another node has the same address", t.publicIP)
 	}
 	return nil
