@@ -29,12 +29,18 @@ type backend struct {
 // said about ourselves before, adopted the MAC of a flannel.<VNI> found on the
 // host; a node that keeps its MAC spares the others a change.
 func newBackend(cfg lease.NetworkConfig, prev lease.Attrs, adopted func(vni uint32) net.HardwareAddr) (backend, error) {
+	if cfg.EnableIPv6 {
+		return backend{}, fmt.Errorf("%w: EnableIPv6 is set, and flanxd serves IPv4 only; leave it out, or run flanneld on this node", ErrBackend)
+	}
 	switch cfg.BackendType {
 	case "alloc":
 		return backend{kind: "alloc"}, nil
 	case "udp":
 		c, err := cfg.UDP()
-		return backend{kind: "udp", port: c.Port, df: true}, err
+		if err != nil {
+			return backend{}, fmt.Errorf("%w: %w", ErrBackend, err)
+		}
+		return backend{kind: "udp", port: c.Port, df: true}, nil
 	case "vxlan":
 		return newVXLAN(cfg, prev, adopted)
 	}
@@ -45,6 +51,9 @@ func newVXLAN(cfg lease.NetworkConfig, prev lease.Attrs, adopted func(vni uint32
 	c, err := cfg.VXLAN()
 	if err != nil {
 		return backend{}, fmt.Errorf("%w: %w", ErrBackend, err)
+	}
+	if c.DirectRouting {
+		return backend{}, fmt.Errorf("%w: Backend.DirectRouting is set, and flanxd always encapsulates; leave it out, or run flanneld on this node", ErrBackend)
 	}
 	b := backend{kind: "vxlan", port: c.Port, mtu: c.MTU, vni: c.VNI, gbp: c.GBP}
 	b.vtep = chooseMAC(prev, adopted(c.VNI))

@@ -12,6 +12,7 @@ import (
 	"flanx/dataplane"
 	"flanx/dataplane/fib"
 	"flanx/dataplane/host"
+	"flanx/dataplane/packet"
 	"flanx/dataplane/stats"
 	"flanx/encap"
 )
@@ -43,18 +44,8 @@ type engine struct {
 	tun     tunOpener
 
 	mu      sync.Mutex
-	way     Way
 	running []*stats.Worker
 	retired stats.Snapshot // of workers that ended
-}
-
-// Way is how packets get on the wire now, and why not better.
-type Way struct{ Asked, Granted, Why string }
-
-func (e *engine) currentWay() Way {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.way
 }
 
 // stats sums all workers there have been.
@@ -145,12 +136,34 @@ func (e *engine) carry(ctx context.Context, p *parts) error {
 func (e *engine) announce(p *parts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.way = Way{Asked: e.io.String(), Granted: p.grant.Rung.Words(), Why: p.grant.Why()}
 	for _, w := range p.workers {
 		e.running = append(e.running, w.Stats())
 	}
-	e.log.Info("way on the wire", "asked", e.way.Asked, "granted", e.way.Granted, "why", e.way.Why,
+	e.log.Info("way on the wire", "asked", e.io.String(), "granted", p.grant.Rung.Words(), "why", p.grant.Why(),
 		"interface", e.iface.Name, "workers", len(p.workers))
+}
+
+// sum logs what was carried and what was lost, when the data path has ended.
+func (e *engine) sum() {
+	s := e.stats()
+	for _, d := range []struct {
+		name string
+		t    *stats.Totals
+	}{{"egress", &s.Egress}, {"ingress", &s.Ingress}} {
+		e.log.Info("packets carried", "direction", d.name, "received", d.t.Received,
+			"delivered", d.t.Delivered, "dropped", d.t.Dropped(), dropsAttr(d.t))
+	}
+}
+
+// dropsAttr lists the reasons that counted anything.
+func dropsAttr(t *stats.Totals) slog.Attr {
+	var attrs []any
+	for r, n := range t.Drops {
+		if n > 0 {
+			attrs = append(attrs, slog.Uint64(packet.Reason(r).String(), n))
+		}
+	}
+	return slog.Group("drops", attrs...)
 }
 
 // retire keeps the counts of workers that ended.
@@ -161,7 +174,6 @@ func (e *engine) retire() {
 	e.retired.Egress.Add(last.Egress)
 	e.retired.Ingress.Add(last.Ingress)
 	e.running = nil
-	e.way.Granted, e.way.Why = "none", "the data path is being opened"
 }
 
 // makeCodecs prepares both layers.

@@ -217,6 +217,7 @@ func (n *node) leave() error {
 	var err error
 	if n.engine != nil {
 		<-n.ended
+		n.engine.sum()
 		err = n.engine.tun.reset()
 		err = errors.Join(err, n.hops.Close())
 	}

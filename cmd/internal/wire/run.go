@@ -10,6 +10,7 @@ import (
 	"flanx/control"
 	"flanx/control/etcd"
 	"flanx/control/hostnet"
+	"flanx/control/static"
 )
 
 // Run is the daemon: it makes this host a node of the overlay and keeps it one
@@ -31,7 +32,7 @@ func Run(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(er
 	}
 	log.Info("underlay interface", "name", iface.Name, "address", iface.Addr4.String(),
 		"public_ip", iface.Public4.String(), "mtu", iface.MTU, "chosen_by", iface.How)
-	source, leaser, closeStore, err := openStore(cfg, iface, log)
+	source, leaser, closeStore, err := openStore(cfg, log)
 	if err != nil {
 		return err
 	}
@@ -40,9 +41,10 @@ func Run(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(er
 }
 
 // openStore makes the source that the configuration names.
-func openStore(cfg config.Daemon, iface hostnet.Interface, log *slog.Logger) (control.Source, control.Leaser, func() error, error) {
+func openStore(cfg config.Daemon, log *slog.Logger) (control.Source, control.Leaser, func() error, error) {
 	if cfg.StaticConfig != "" {
-		return nil, nil, nil, errors.New("static: not wired yet")
+		s := static.New(cfg.StaticConfig, log)
+		return s, s, func() error { return nil }, nil
 	}
 	s, err := etcd.New(etcd.Config{
 		Endpoints: cfg.EtcdEndpoints, Prefix: cfg.EtcdPrefix,
