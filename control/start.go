@@ -109,8 +109,7 @@ func (a *Agent) recall() (p place, ok bool, err error) {
 		return p, false, nil
 	}
 	if !a.Prefer.IsZero() && a.Prefer != p.own.Subnets {
-		a.Log.Warn("state file and subnet file disagree about our subnets; waiting for the store",
-			"state_file", p.own.Subnets, "subnet_file", a.Prefer)
+		a.badStateFile(fmt.Errorf("it says our subnets are %s, the subnet file %s", p.own.Subnets, a.Prefer))
 		return p, false, nil
 	}
 	if p.own.Attrs, err = a.Attrs(p.cfg, p.own.Attrs); err != nil {
@@ -120,15 +119,21 @@ func (a *Agent) recall() (p place, ok bool, err error) {
 	return p, true, nil
 }
 
-// load reads the state file, and says once in a while why it cannot be used.
+// load reads the state file, and says once why it cannot be used.
 func (a *Agent) load() (state, error) {
 	if a.StateFile == "" {
 		return state{}, fs.ErrNotExist
 	}
 	s, err := loadState(a.StateFile, a.Origin)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !a.badState {
-		a.badState = true
-		a.Log.Warn("state file not used", "err", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.badStateFile(err)
 	}
 	return s, err
+}
+
+func (a *Agent) badStateFile(why error) {
+	if !a.badState {
+		a.badState = true
+		a.Log.Warn("state file not used", "err", why)
+	}
 }

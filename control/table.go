@@ -51,27 +51,42 @@ func (t *table) change(u lease.Update, now time.Time) (out lease.Update, worth b
 	case u.Snapshot:
 		return t.snapshot(u.Leases, now), true
 	}
+	out = t.delta(u, now)
+	return out, len(out.Leases)+len(out.Removed) > 0
+}
+
+func (t *table) delta(u lease.Update, now time.Time) (out lease.Update) {
+	fresh := map[lease.Subnets]lease.Lease{}
+	gone := map[lease.Subnets]bool{}
+	for _, s := range u.Removed {
+		gone[s] = true
+		delete(t.rejected, s)
+	}
 	for _, l := range u.Leases {
-		if !t.admit(l) {
-			u.Removed = append(u.Removed[:len(u.Removed):len(u.Removed)], l.Subnets)
-			continue
+		admitted := t.admit(l)
+		gone[l.Subnets] = !admitted
+		if admitted {
+			fresh[l.Subnets] = l
+		} else {
+			delete(fresh, l.Subnets)
 		}
-		out.Removed = append(out.Removed, t.evict(l.Subnets)...)
-		if old, known := t.peers[l.Subnets]; !known || !old.Equal(l) {
+	}
+	var known []lease.Subnets
+	for s := range gone {
+		if _, ok := t.peers[s]; ok && gone[s] {
+			known = append(known, s)
+		}
+	}
+	out.Removed = t.remove(known, now)
+	for s, l := range fresh {
+		out.Removed = append(out.Removed, t.evict(s)...)
+		if old, ok := t.peers[s]; !ok || !old.Equal(l) {
 			out.Leases = append(out.Leases, l)
 		}
-		t.peers[l.Subnets] = l
-		delete(t.held, l.Subnets)
+		t.peers[s] = l
+		delete(t.held, s)
 	}
-	var gone []lease.Subnets
-	for _, s := range u.Removed {
-		delete(t.rejected, s)
-		if _, known := t.peers[s]; known {
-			gone = append(gone, s)
-		}
-	}
-	out.Removed = append(out.Removed, t.remove(gone, now)...)
-	return out, len(out.Leases)+len(out.Removed) > 0
+	return out
 }
 
 func (t *table) snapshot(leases []lease.Lease, now time.Time) lease.Update {
