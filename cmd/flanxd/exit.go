@@ -11,27 +11,45 @@ import (
 	"flanx/control/hostnet"
 )
 
-// exitCode is what the process ends with. docs/flanxd.md lists them.
+// exitCode is what the process ends with.
 type exitCode int
 
+// The codes. flanneld ends with 1 for whatever goes wrong at the start but for
+// unknown flags, where both end with 2.
 const (
-	exitOK        exitCode = 0 // ended by a signal, or printed what was asked for
-	exitFailure   exitCode = 1 // anything not below
-	exitUsage     exitCode = 2 // a flag or variable is wrong
-	exitNetwork   exitCode = 3 // the network configuration cannot be served
-	exitPrivilege exitCode = 4 // a capability or a kernel feature is missing
-	exitInUse     exitCode = 5 // another instance, or another program, holds what we need
-	exitLeaseLost exitCode = 6 // our subnet belongs to another node
+	exitOK        exitCode = 0
+	exitFailure   exitCode = 1
+	exitUsage     exitCode = 2
+	exitNetwork   exitCode = 3
+	exitPrivilege exitCode = 4
+	exitInUse     exitCode = 5
+	exitLeaseLost exitCode = 6
 )
+
+// meanings is the manual's table.
+var meanings = []struct {
+	code    exitCode
+	meaning string
+}{
+	{exitOK, "ended by SIGINT or SIGTERM, or printed what was asked for"},
+	{exitFailure, "anything not below; `-subnet-lease-renew-margin` out of range, as with flanneld"},
+	{exitUsage, "a flag or variable is wrong; trying again does not help"},
+	{exitNetwork, "the network configuration cannot be served: unknown backend, MTU too small"},
+	{exitPrivilege, "a capability or a kernel feature is missing, or the demanded `-io` cannot be had"},
+	{exitInUse, "another instance, or another program, holds what the node needs: lock, device, port, network"},
+	{exitLeaseLost, "the node's subnet belongs to another node now"},
+}
 
 // codes says which error ends in which code; the first that matches counts.
 var codes = []struct {
 	err  error
 	code exitCode
 }{
+	{config.ErrMargin, exitFailure},
 	{config.ErrUsage, exitUsage},
 	{wire.ErrBackend, exitNetwork},
 	{hostnet.ErrMTU, exitNetwork},
+	{control.ErrBadConfig, exitNetwork},
 	{control.ErrLeaseLost, exitLeaseLost},
 	{hostnet.ErrLocked, exitInUse},
 	{hostnet.ErrConflict, exitInUse},

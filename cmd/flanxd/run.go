@@ -7,38 +7,45 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"flanx/cmd/internal/config"
 	"flanx/cmd/internal/health"
 	"flanx/cmd/internal/version"
-	"flanx/cmd/internal/wire"
 )
+
+// start makes this host a node until ctx ends; it is wire.Run.
+type start func(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(error)) error
 
 // run is the whole program but for the process it runs in. It prints what the
 // user asked to see to out, and everything else to errs.
-func run(ctx context.Context, args, env []string, out, errs io.Writer) exitCode {
+func run(ctx context.Context, args, env []string, out, errs io.Writer, node start) exitCode {
 	cfg, err := config.Parse(args, env, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
-	case err != nil:
-		fmt.Fprintf(errs, "flanxd: %v\n", err)
-		return codeOf(err)
-	case cfg.Version:
+	case err == nil && cfg.Version:
 		fmt.Fprintf(out, "flanxd %s\n", version.String())
 		return exitOK
+	case err == nil:
+		err = serve(ctx, cfg, newLogger(cfg, errs), node)
 	}
-	err = serve(ctx, cfg, newLogger(cfg, errs))
 	if err != nil {
 		fmt.Fprintf(errs, "flanxd: %v\n", err)
 	}
 	return codeOf(err)
 }
 
-// serve answers health checks, if asked to, while the node runs.
-func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger) error {
+// serve runs the node, and answers meanwhile how it is.
+func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger, node start) error {
 	log.Info("flanxd starts", "version", version.String())
-	checks := health.New(health.Notify(log))
+	for _, w := range cfg.Warnings {
+		log.Warn("option without effect or unwise", "option", w)
+	}
+	defer ignoreHangup(log)()
+	checks := health.New(func() { health.NotifyReady(log) })
 	if cfg.HealthzPort != 0 {
 		stop, err := checks.Listen(cfg.HealthzIP, cfg.HealthzPort)
 		if err != nil {
@@ -46,7 +53,27 @@ func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger) error {
 		}
 		defer stop()
 	}
-	return wire.Run(ctx, cfg, log, checks.Set)
+	defer context.AfterFunc(ctx, func() {
+		log.Info("flanxd ends")
+		health.NotifyStopping(log)
+	})()
+	return node(ctx, cfg, log, checks.Set)
+}
+
+// ignoreHangup keeps SIGHUP from ending the daemon half-way: sent out of habit to
+// make a daemon read its configuration again, or by a terminal that closes.
+func ignoreHangup(log *slog.Logger) (stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	go func() {
+		for range c {
+			log.Info("SIGHUP ignored: flags and variables are read at the start only")
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(c)
+	}
 }
 
 // newLogger makes the daemon's logger.

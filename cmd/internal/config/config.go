@@ -8,14 +8,21 @@ import (
 	"flanx/dataplane/host"
 )
 
-// ErrUsage says that the command line or the environment asks for something
-// that cannot be: the message names the flag, its value and the cure.
-var ErrUsage = errors.New("usage")
+// Errors of Parse. Help is answered with flag.ErrHelp.
+var (
+	// ErrUsage says that the command line or the environment asks for something
+	// that cannot be: the message names the flag, its value and the cure.
+	ErrUsage = errors.New("usage")
+	// ErrMargin is the one wrong value for which flanneld ends with another code
+	// than for other wrong flags, on which scripts may rely.
+	ErrMargin = errors.New("lease renewal margin out of range")
+)
 
 // Daemon is everything that flanxd can be told, checked and with defaults
 // filled in.
 type Daemon struct {
-	Version bool // print the version and exit
+	Version  bool     // print the version and exit
+	Warnings []string // what was asked for and has no effect, or is unwise
 
 	// The store.
 	EtcdEndpoints []string
@@ -48,7 +55,7 @@ type Daemon struct {
 
 	// The data path.
 	IO          host.Rung
-	TUNOffload  bool
+	TUNOffload  bool // whole runs of a flow to and from the kernel, where it can
 	Workers     int
 	Spin        time.Duration
 	Batch       int

@@ -1,7 +1,10 @@
 // Package config is what flanxd can be told: flanneld's flags and FLANNELD_*
 // variables with their names, defaults and meaning, and our own beside them.
 //
-// [Parse] reads, in this order, defaults, the environment and the command line;
-// the later wins. What makes no sense here is refused with a sentence, never
-// ignored. Nothing is read from files, and nothing on the host is looked at.
+// [Parse] takes a value from the command line, else from the environment, else
+// the default. What makes no sense here is refused with a sentence that names
+// the flag, its value and the cure; what is harmless but has no effect becomes a
+// warning. Nothing is read from files, and nothing on the host is looked at.
+//
+// The package does not choose parts or start anything: cmd/internal/wire does.
 package config

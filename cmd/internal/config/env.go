@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,49 +16,52 @@ func EnvName(flagName string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// fromEnv sets the flags that the environment names. Empty variables count as
-// not set, and so do those that no flag has a name for.
-func fromEnv(fs *flag.FlagSet, env []string) error {
+// argsOnly are flags without a variable: image builders like to set
+// FLANNELD_VERSION to a version.
+var argsOnly = []string{"version"}
+
+// fromEnv sets the flags that the command line does not. Empty variables count
+// as not set. A flag that may be repeated takes one value, as with flanneld: a
+// regular expression may hold any character that could part a list.
+func (r *raw) fromEnv(fs *flag.FlagSet, env []string) error {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	values := ourVariables(env)
+	var err error
+	fs.VisitAll(func(f *flag.Flag) {
+		name := EnvName(f.Name)
+		value, ok := values[name]
+		delete(values, name)
+		if !ok || err != nil || given[f.Name] || slices.Contains(argsOnly, f.Name) {
+			return
+		}
+		if serr := fs.Set(f.Name, value); serr != nil {
+			err = fmt.Errorf("%w: variable %s=%q: %w: correct or unset it", ErrUsage, name, value, serr)
+		}
+	})
+	r.warnUnknown(values)
+	return err
+}
+
+func ourVariables(env []string) map[string]string {
 	values := map[string]string{}
 	for _, kv := range env {
 		if name, value, ok := strings.Cut(kv, "="); ok && value != "" && strings.HasPrefix(name, envPrefix) {
 			values[name] = value
 		}
 	}
-	var err error
-	fs.VisitAll(func(f *flag.Flag) {
-		value, ok := values[EnvName(f.Name)]
-		if !ok || err != nil {
-			return
-		}
-		if serr := setEnv(fs, f, value); serr != nil {
-			err = fmt.Errorf("%w: %s=%q: %w", ErrUsage, EnvName(f.Name), value, serr)
-		}
-	})
-	return err
+	return values
 }
 
-// setEnv sets one flag. A flag that may be repeated takes a list with commas.
-func setEnv(fs *flag.FlagSet, f *flag.Flag, value string) error {
-	if l, ok := f.Value.(*list); ok {
-		for v := range strings.SplitSeq(value, ",") {
-			if err := l.Set(v); err != nil {
-				return err
-			}
-		}
-		return nil
+// warnUnknown tells of variables that no flag answers to: a misspelt one would
+// otherwise be missed in silence.
+func (r *raw) warnUnknown(values map[string]string) {
+	var unknown []string
+	for name := range values {
+		unknown = append(unknown, name)
 	}
-	return fs.Set(f.Name, value)
-}
-
-// onlyFromArgs empties a repeatable flag that the command line gives too: the
-// command line replaces what the environment said, it does not add to it.
-func onlyFromArgs(args []string, name string, fromEnv list) list {
-	for _, a := range args {
-		given := strings.TrimLeft(a, "-")
-		if strings.HasPrefix(a, "-") && (given == name || strings.HasPrefix(given, name+"=")) {
-			return nil
-		}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		r.warn("variable %s is not known and has no effect", name)
 	}
-	return fromEnv
 }

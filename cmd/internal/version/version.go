@@ -1,5 +1,3 @@
-// Package version says which build this is, from what the Go toolchain wrote
-// into it. Nothing is set by the linker.
 package version
 
 import (
