@@ -32,8 +32,8 @@ const (
 
 // Waits between tries after a failure.
 const (
-	backoffMin = 100 * time.Millisecond
-	backoffMax = 5 * time.Second
+	firstBackoff   = 100 * time.Millisecond
+	longestBackoff = 5 * time.Second
 )
 
 // Config says which etcd to use and how. A zero field means its default.

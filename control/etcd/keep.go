@@ -36,7 +36,7 @@ func (s *Store) Keep(ctx context.Context, l lease.Lease, changed func(lease.Leas
 		due: s.renewAt(l.Expires),
 	}
 	outage := control.Outage{Log: s.cfg.Log}
-	retry := control.Backoff{Min: backoffMin, Max: backoffMax}
+	retry := control.Backoff{Min: firstBackoff, Max: longestBackoff}
 	for {
 		rev, err := k.check(ctx)
 		switch {
@@ -48,7 +48,7 @@ func (s *Store) Keep(ctx context.Context, l lease.Lease, changed func(lease.Leas
 			outage.Up("our lease is renewed again", "subnets", l.Subnets)
 			retry.Reset()
 			k.wait(ctx, rev)
-			err = control.Sleep(ctx, backoffMin) // who writes on our key does not set our pace
+			err = control.Sleep(ctx, firstBackoff) // who writes on our key does not set our pace
 		case errors.Is(err, errRace):
 			err = retry.Wait(ctx)
 		default:

@@ -106,7 +106,7 @@ func (s *Store) clientConfig(life context.Context) clientv3.Config {
 		Logger:               zap.NewNop(), // what matters comes back as errors
 	}
 	// grpc would let two minutes pass between tries after a long outage.
-	retry := backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax}
+	retry := backoff.Config{BaseDelay: firstBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: longestBackoff}
 	c.DialOptions = append(c.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: retry, MinConnectTimeout: s.cfg.RequestTimeout,
 	}))

@@ -33,7 +33,7 @@ func (s *Store) Watch(ctx context.Context, apply func(lease.Update) error) error
 		outage: control.Outage{Log: s.cfg.Log},
 		warn:   control.Warnings{Log: s.cfg.Log},
 	}
-	retry := control.Backoff{Min: backoffMin, Max: backoffMax}
+	retry := control.Backoff{Min: firstBackoff, Max: longestBackoff}
 	for {
 		began := time.Now()
 		err := w.round(ctx)
@@ -47,7 +47,7 @@ func (s *Store) Watch(ctx context.Context, apply func(lease.Update) error) error
 			retry.Reset()
 			continue
 		}
-		if time.Since(began) > backoffMax {
+		if time.Since(began) > longestBackoff {
 			retry.Reset()
 		}
 		if err := retry.Wait(ctx); err != nil {
@@ -153,7 +153,8 @@ func (w *watch) take(l listing) error {
 	}
 	if !u.Snapshot {
 		if n := len(u.Leases) + len(u.Removed); n > 0 {
-			w.warn.Warn("watch had missed changes of leases", "count", n)
+			// Missed by the watch, or written while it was down for this list.
+			w.store.cfg.Log.Debug("list brought changes of leases", "count", n)
 			return w.tell(u)
 		}
 		return nil
