@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"flanx/cmd/internal/version"
 )
 
 // newRoot puts the subcommands together.
@@ -12,7 +14,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "flanx",
 		Short:         "Show, try and measure the flanx overlay network",
-		Version:       version(),
+		Version:       version.String(),
 		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true, // an error message is not helped by a page of flags below it

@@ -2,34 +2,36 @@ package version
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
-// String returns the module's version or commit, whether the tree was clean, and
-// the Go version: "v1.2.3 (go1.26.8 linux/amd64)".
+// String says what the Go toolchain stamped into the binary: module version or
+// commit, whether the tree was changed, and the Go version.
 func String() string {
-	return fmt.Sprintf("%s (%s %s/%s)", build(debug.ReadBuildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// build names what was built.
-func build(info *debug.BuildInfo, ok bool) string {
+	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
+	}
+	return describe(info)
+}
+
+func describe(info *debug.BuildInfo) string {
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
 	}
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	name := info.Main.Version
-	if name == "" || name == "(devel)" {
-		name = "devel"
-	}
-	if rev := settings["vcs.revision"]; rev != "" && name == "devel" {
-		name += "-" + rev[:min(12, len(rev))]
+	rev := settings["vcs.revision"]
+	rev = rev[:min(12, len(rev))]
+	if !strings.Contains(v, rev) { // a pseudo-version says both already
+		v += " commit " + rev
 		if settings["vcs.modified"] == "true" {
-			name += "-dirty"
+			v += " (modified)"
 		}
 	}
-	return name
+	return fmt.Sprintf("%s %s %s/%s", v, info.GoVersion, settings["GOOS"], settings["GOARCH"])
 }

@@ -1,41 +1,40 @@
 package version
 
 import (
-	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 )
 
-func TestBuild(t *testing.T) {
-	info := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
-		return &debug.BuildInfo{Main: debug.Module{Version: version}, Settings: settings}
+func TestDescribe(t *testing.T) {
+	set := func(kv ...string) (s []debug.BuildSetting) {
+		for i := 0; i < len(kv); i += 2 {
+			s = append(s, debug.BuildSetting{Key: kv[i], Value: kv[i+1]})
+		}
+		return s
 	}
-	rev := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
-	dirty := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
-	clean := debug.BuildSetting{Key: "vcs.modified", Value: "false"}
 	tests := []struct {
-		name string
-		info *debug.BuildInfo
-		ok   bool
-		want string
+		name, want string
+		info       debug.BuildInfo
 	}{
-		{"released", info("v1.2.3", rev, clean), true, "v1.2.3"},
-		{"between releases", info("v1.2.4-0.20261201000000-0123456789ab+dirty", rev, dirty), true, "v1.2.4-0.20261201000000-0123456789ab+dirty"},
-		{"commit", info("(devel)", rev, clean), true, "devel-0123456789ab"},
-		{"changed", info("", rev, dirty), true, "devel-0123456789ab-dirty"},
-		{"short revision", info("", debug.BuildSetting{Key: "vcs.revision", Value: "01"}), true, "devel-01"},
-		{"without version control", info("(devel)"), true, "devel"},
-		{"nothing known", nil, false, "unknown"},
+		{"a release", "v1.2.3 commit 0123456789ab go1.26.0 linux/arm64", debug.BuildInfo{
+			GoVersion: "go1.26.0", Main: debug.Module{Version: "v1.2.3"},
+			Settings: set("vcs.revision", "0123456789abcdef", "GOOS", "linux", "GOARCH", "arm64"),
+		}},
+		{"a changed tree", "devel commit 0123 (modified) go1.26.0 linux/amd64", debug.BuildInfo{
+			GoVersion: "go1.26.0", Main: debug.Module{Version: "(devel)"},
+			Settings: set("vcs.revision", "0123", "vcs.modified", "true", "GOOS", "linux", "GOARCH", "amd64"),
+		}},
+		{"a pseudo-version", "v0.0.0-20261201014622-0123456789ab+dirty go1.26.0 linux/amd64", debug.BuildInfo{
+			GoVersion: "go1.26.0", Main: debug.Module{Version: "v0.0.0-20261201014622-0123456789ab+dirty"},
+			Settings: set("vcs.revision", "0123456789abcdef", "vcs.modified", "true", "GOOS", "linux", "GOARCH", "amd64"),
+		}},
+		{"no stamp", "devel go1.26.0 linux/amd64", debug.BuildInfo{
+			GoVersion: "go1.26.0", Settings: set("GOOS", "linux", "GOARCH", "amd64"),
+		}},
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := build(test.info, test.ok); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-		})
-	}
-	if s := String(); !strings.Contains(s, runtime.Version()) || !strings.Contains(s, runtime.GOARCH) {
-		t.Errorf("version %q", s)
+	for _, tt := range tests {
+		if got := describe(&tt.info); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

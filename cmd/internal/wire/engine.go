@@ -151,19 +151,19 @@ func (e *engine) sum() {
 		t    *stats.Totals
 	}{{"egress", &s.Egress}, {"ingress", &s.Ingress}} {
 		e.log.Info("packets carried", "direction", d.name, "received", d.t.Received,
-			"delivered", d.t.Delivered, "dropped", d.t.Dropped(), dropsAttr(d.t))
+			"delivered", d.t.Delivered, "dropped", d.t.Dropped(), "drops", drops(d.t))
 	}
 }
 
-// dropsAttr lists the reasons that counted anything.
-func dropsAttr(t *stats.Totals) slog.Attr {
-	var attrs []any
+// drops lists the reasons that counted anything.
+func drops(t *stats.Totals) slog.Value {
+	var attrs []slog.Attr
 	for r, n := range t.Drops {
 		if n > 0 {
 			attrs = append(attrs, slog.Uint64(packet.Reason(r).String(), n))
 		}
 	}
-	return slog.Group("drops", attrs...)
+	return slog.GroupValue(attrs...)
 }
 
 // retire keeps the counts of workers that ended.
