@@ -16,6 +16,12 @@ import (
 // DefaultBatch is how many packets one direction carries per turn at most.
 const DefaultBatch = 64
 
+// fallbackRest is how many busy turns pass between two looks at a fallback that
+// had nothing, beside a fast underlay: looking in vain is a system call that
+// offers it a whole batch of frames. After a sleep it is looked at at once, for
+// it may be what woke us.
+const fallbackRest = 16
+
 // Errors of a worker. Each of the last three wraps the cause.
 var (
 	// ErrWorkerConfig: a part that a worker needs is missing.
@@ -60,6 +66,8 @@ type Worker struct {
 	wait     *waiter
 	spin     spinner
 	stats    stats.Worker
+
+	rest int // turns until the fallback is looked at again
 
 	out, slow *packet.Batch // egress, and the part of it that takes the fallback
 	in        *packet.Batch // ingress, one underlay after the other
@@ -122,6 +130,7 @@ func (w *Worker) Run() error {
 		if err := w.sleep(); err != nil {
 			return err
 		}
+		w.rest = 0
 	}
 	return nil
 }
@@ -140,9 +149,23 @@ func (w *Worker) turn() (int, error) {
 	if err != nil {
 		return out + in, err
 	}
-	aside, err := w.ingress(w.cfg.Fallback, ErrFallback, s)
+	aside, err := w.ingressAside(s)
 	w.stats.Turns.Store(w.stats.Turns.Load() + 1)
 	return out + in + aside, err
+}
+
+// ingressAside is ingress from the fallback, which rests while it has nothing
+// and there is a fast underlay.
+func (w *Worker) ingressAside(s *fib.Snapshot) (int, error) {
+	if w.rest > 0 {
+		w.rest--
+		return 0, nil
+	}
+	n, err := w.ingress(w.cfg.Fallback, ErrFallback, s)
+	if n == 0 && w.cfg.Fast != nil {
+		w.rest = fallbackRest
+	}
+	return n, err
 }
 
 // unblock pushes on whatever a full port still holds.

@@ -319,6 +319,26 @@ func TestUnfilledChecksumArrivesFilled(t *testing.T) {
 	}
 }
 
+func TestFallbackIsServedBesideABusyFastPath(t *testing.T) {
+	r := newRig(t, rigConfig{})
+	r.start()
+	want := udpPacket(peerPod, ownPod, 33)
+	busy := udpPacket(peerPod, thirdPod, 10) // dropped, so that nothing else comes out
+	write(t, r.socket, want)
+	for range 20000 {
+		_, _ = r.fast.Write(busy) // a full queue is as busy as can be
+		if got := read(r.pods, 0); got != nil {
+			t.Fatalf("unexpected packet %x", got)
+		}
+		if r.worker.Stats().Ingress.Delivered.Load() == 1 {
+			break
+		}
+	}
+	if got := read(r.pods, time.Second); string(got) != string(want) {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
 func TestFullUnderlayStopsTheTUN(t *testing.T) {
 	r := newRig(t, rigConfig{resolved: nextHops{peerAddr: true}})
 	r.fastEnd.SetFaults(memport.Faults{Full: true})
