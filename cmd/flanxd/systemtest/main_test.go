@@ -3,6 +3,7 @@ package systemtest
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"flanx/control/embedetcd"
+	"flanx/perf/lab"
 )
 
 // What all tests share, set by TestMain.
@@ -74,4 +77,20 @@ func build(dir string) (string, error) {
 		return "", fmt.Errorf("build flanxd: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// connectVia makes a client that dials from inside a host. gRPC dials on
+// goroutines of its own, so being inside when it is made would not do.
+func connectVia(h *lab.Host, endpoint string) (*clientv3.Client, error) {
+	dial := func(ctx context.Context, addr string) (conn net.Conn, err error) {
+		err = h.Do(func() (err error) {
+			conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+			return err
+		})
+		return conn, err
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)},
+	})
 }
