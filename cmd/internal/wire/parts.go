@@ -39,8 +39,8 @@ func (p *parts) own(c func() error) { p.closers = append(p.closers, c) }
 
 // open opens one way onto the underlay for each worker, the TUN, and the
 // workers between them. On error nothing is left open.
-func (e *engine) open() (p *parts, err error) {
-	p = &parts{}
+func (e *engine) open() (_ *parts, err error) {
+	p := &parts{} // not a result: a return of nil must not take it from what is to be closed
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
