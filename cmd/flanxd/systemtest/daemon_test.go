@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ type daemon struct {
 	host    *lab.Host
 	process *lab.Process
 	dir     string
-	logFile string
+	out     *output
 	env     string // the subnet file
 	subnet  netip.Prefix
 	mtu     int
@@ -42,14 +44,10 @@ type daemon struct {
 func (w *world) launch(h *lab.Host, args ...string) *daemon {
 	w.Helper()
 	dir := w.dir(h)
-	d := &daemon{T: w.T, host: h, dir: dir, env: filepath.Join(dir, "subnet.env"), logFile: filepath.Join(dir, "flanxd.log")}
-	log, err := os.OpenFile(d.logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer log.Close()
+	d := &daemon{T: w.T, host: h, dir: dir, env: filepath.Join(dir, "subnet.env"), out: &output{}}
+	var err error
 	d.process, err = h.Start(w.Context(), lab.Spec{
-		Path: flanxd, Args: slices.Concat(w.flags(h), args), Stdout: log, Stderr: log,
+		Path: flanxd, Args: slices.Concat(w.flags(h), args), Stdout: d.out, Stderr: d.out,
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -98,12 +96,24 @@ func (d *daemon) ready() {
 // addr is the daemon's host's own address on the overlay.
 func (d *daemon) addr() netip.Addr { return node(d.subnet) }
 
-func (d *daemon) log() string {
-	b, err := os.ReadFile(d.logFile)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
+func (d *daemon) log() string { return d.out.String() }
+
+// output collects what a process writes while others read it.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // granted finds the last log line that says how packets get on the wire.

@@ -109,3 +109,6 @@ func hasDevice(h *lab.Host, dev string) bool {
 		return err
 	}) == nil
 }
+
+// setSysctl writes a value in the calling thread's namespace.
+func setSysctl(key, value string) error { return os.WriteFile("/proc/sys/"+key, []byte(value), 0) }
