@@ -9,6 +9,7 @@ import (
 	"flanx/cmd/internal/wire"
 	"flanx/control"
 	"flanx/control/hostnet"
+	"flanx/dataplane/xdpprog"
 )
 
 // exitCode is what the process ends with.
@@ -53,6 +54,7 @@ var codes = []struct {
 	{control.ErrLeaseLost, exitLeaseLost},
 	{hostnet.ErrLocked, exitInUse},
 	{hostnet.ErrConflict, exitInUse},
+	{xdpprog.ErrForeignProgram, exitInUse},
 	{unix.EADDRINUSE, exitInUse},
 	{unix.EBUSY, exitInUse},
 	{hostnet.ErrNotSupported, exitPrivilege},

@@ -97,6 +97,8 @@ func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lea
 		return nil
 	case err := <-n.failed:
 		return cmpErr(err, ctx.Err())
+	case <-ctx.Done(): // also when the failure was seen by run first
+		return context.Cause(ctx)
 	}
 }
 
