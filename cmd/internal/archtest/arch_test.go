@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -36,12 +38,23 @@ func (p pkg) sources() []string {
 	return slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
-// list runs "go list" in the module's root.
-func list(t *testing.T, args ...string) []pkg {
+// house lists every package of the module, once.
+var house = sync.OnceValues(func() ([]pkg, error) { return list("./...") })
+
+func packages(t *testing.T) []pkg {
 	t.Helper()
+	pkgs, err := house()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+// list runs "go list" in the module's root.
+func list(args ...string) ([]pkg, error) {
 	gomod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		t.Fatalf("find module: %v", err)
+		return nil, fmt.Errorf("find module: %w", err)
 	}
 	cmd := exec.Command("go", append([]string{"list", "-json"}, args...)...)
 	cmd.Dir = filepath.Dir(strings.TrimSpace(string(gomod)))
@@ -49,15 +62,15 @@ func list(t *testing.T, args ...string) []pkg {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, &complaint)
+		return nil, fmt.Errorf("go list %s: %w: %s", strings.Join(args, " "), err, &complaint)
 	}
 	var pkgs []pkg
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, fmt.Errorf("read go list: %w", err)
 		}
 		pkgs = append(pkgs, p)
 	}
@@ -77,7 +90,7 @@ func anyFits(patterns []string, path string) bool {
 }
 
 func TestRooms(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		i := slices.IndexFunc(rooms, func(r struct {
 			room string
 			may  []string
@@ -99,7 +112,7 @@ func TestRooms(t *testing.T) {
 }
 
 func TestLibraries(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			for _, l := range libraries {
 				if !fits(l.library, imp) {
@@ -116,7 +129,7 @@ func TestLibraries(t *testing.T) {
 
 // Unsafe code is looked for by the name of its file.
 func TestUnsafeOnlyWhereNamed(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		if len(p.CgoFiles) > 0 {
 			t.Errorf("%s uses cgo in %v: the binaries are static", p.path(), p.CgoFiles)
 		}
@@ -135,7 +148,7 @@ func TestUnsafeOnlyWhereNamed(t *testing.T) {
 }
 
 func TestPackagesAreDocumented(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, "doc.go"), nil, parser.ParseComments)
 		if err != nil {
 			t.Errorf("%s has no doc.go: %v", p.path(), err)
@@ -152,7 +165,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 }
 
 func TestPackageNames(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		if slices.Contains(forbiddenNames, p.Name) || slices.Contains(forbiddenNames, filepath.Base(p.Dir)) {
 			t.Errorf("%s: the name says nothing about what is inside", p.path())
 		}
@@ -160,7 +173,7 @@ func TestPackageNames(t *testing.T) {
 }
 
 func TestMainIsShort(t *testing.T) {
-	for _, p := range list(t, "./cmd/...") {
+	for _, p := range packages(t) {
 		if p.Name != "main" {
 			continue
 		}
@@ -175,7 +188,11 @@ func TestMainIsShort(t *testing.T) {
 }
 
 func TestDaemonCarriesNoTestParts(t *testing.T) {
-	for _, p := range list(t, "-deps", "./cmd/flanxd") {
+	deps, err := list("-deps", "./cmd/flanxd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range deps {
 		if anyFits(notInDaemon, p.ImportPath) {
 			t.Errorf("flanxd links %s", p.ImportPath)
 		}

@@ -62,7 +62,7 @@ var libraries = []struct {
 	{"github.com/coreos/go-iptables/...", "the firewall", []string{"control/hostnet"}},
 	{"go.etcd.io/etcd/server/...", "an etcd server", []string{"control/embedetcd"}},
 	{"go.etcd.io/...", "etcd", []string{"control/etcd", "control/embedetcd"}},
-	{"github.com/prometheus/...", "metrics", []string{"cmd/internal/metrics", "cmd/flanxd/internal/metrics"}},
+	{"github.com/prometheus/...", "metrics", []string{"cmd/internal/metrics"}},
 	{"github.com/coreos/go-systemd/...", "systemd", []string{"cmd/..."}},
 	{"github.com/gopacket/...", "packet decoding", []string{"dataplane/pcapport", "encap/encaptest", "perf/...", "cmd/flanx/..."}},
 	{"github.com/songgao/water/...", "the naive TUN to compare with", []string{"perf/..."}},
