@@ -14,6 +14,7 @@ import (
 	"flanx/cmd/internal/config"
 	"flanx/cmd/internal/health"
 	"flanx/cmd/internal/version"
+	"flanx/control/hostnet"
 )
 
 // start makes this host a node until ctx ends; it is wire.Run.
@@ -45,6 +46,12 @@ func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger, node start)
 		log.Warn("option without effect or unwise", "option", w)
 	}
 	defer ignoreHangup(log)()
+	// First of all, so that a second instance says this and nothing else.
+	lock, err := hostnet.TakeLock(hostnet.LockPath(cfg.SubnetFile))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }() // the process's end does the same
 	checks := health.New(func() { health.NotifyReady(log) })
 	if cfg.HealthzPort != 0 {
 		stop, err := checks.Listen(cfg.HealthzIP, cfg.HealthzPort)
@@ -53,11 +60,31 @@ func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger, node start)
 		}
 		defer stop()
 	}
-	defer context.AfterFunc(ctx, func() {
+	ended := make(chan struct{})
+	told := tellEnd(ctx, ended, log)
+	err = node(ctx, cfg, log, checks.Set)
+	close(ended)
+	<-told
+	return err
+}
+
+// tellEnd tells the log and systemd that the daemon was told to end, as soon as
+// it was, unless it ends by itself.
+func tellEnd(ctx context.Context, ended <-chan struct{}, log *slog.Logger) (told <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-ended:
+			if ctx.Err() == nil {
+				return
+			}
+		}
 		log.Info("flanxd ends")
 		health.NotifyStopping(log)
-	})()
-	return node(ctx, cfg, log, checks.Set)
+	}()
+	return done
 }
 
 // ignoreHangup keeps SIGHUP from ending the daemon half-way: sent out of habit to

@@ -26,7 +26,15 @@ import (
 	"flanx/control/hostnet"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asDaemon makes the test binary be flanxd, for tests that need a process.
+const asDaemon = "FLANX_TEST_BE_FLANXD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDaemon) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // output is what a run wrote, readable while it writes.
 type output struct {
@@ -56,6 +64,11 @@ func (o *output) waitFor(t *testing.T, s string) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("output never said %q:\n%s", s, o)
+}
+
+// env gives a run a subnet file of its own, and more variables.
+func env(t *testing.T, more ...string) []string {
+	return append(more, "FLANNELD_SUBNET_FILE="+filepath.Join(t.TempDir(), "subnet.env"))
 }
 
 // never is a node that must not be started.
@@ -96,7 +109,7 @@ func TestRunAnswersAndEnds(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var out, errs output
-			code := run(t.Context(), strings.Fields(test.args), test.env, &out, &errs, never(t))
+			code := run(t.Context(), strings.Fields(test.args), env(t, test.env...), &out, &errs, never(t))
 			if code != test.code {
 				t.Errorf("code %d, want %d", code, test.code)
 			}
@@ -140,7 +153,7 @@ func TestExitCodes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var out, errs output
-			if code := run(t.Context(), nil, nil, &out, &errs, ends(test.err)); code != test.code {
+			if code := run(t.Context(), nil, env(t), &out, &errs, ends(test.err)); code != test.code {
 				t.Errorf("code %d, want %d", code, test.code)
 			}
 			if test.err != nil && !strings.HasSuffix(errs.String(), "flanxd: "+test.err.Error()+"\n") {
@@ -214,7 +227,7 @@ func TestLife(t *testing.T) {
 	code := make(chan exitCode)
 	go func() {
 		args := fmt.Sprintf("-healthz-ip 127.0.0.1 -healthz-port %d -tun-name flannel7 -vmodule x=1 -log-format json", port)
-		code <- run(ctx, strings.Fields(args), nil, &out, &errs, node)
+		code <- run(ctx, strings.Fields(args), env(t), &out, &errs, node)
 	}()
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
 
@@ -264,11 +277,27 @@ func TestHealthPortTaken(t *testing.T) {
 	defer l.Close()
 	args := fmt.Sprintf("-healthz-ip 127.0.0.1 -healthz-port %d", l.Addr().(*net.TCPAddr).Port)
 	var out, errs output
-	if code := run(t.Context(), strings.Fields(args), nil, &out, &errs, never(t)); code != exitInUse {
+	if code := run(t.Context(), strings.Fields(args), env(t), &out, &errs, never(t)); code != exitInUse {
 		t.Errorf("code %d, want %d", code, exitInUse)
 	}
 	if !strings.Contains(errs.String(), "-healthz-port") {
 		t.Errorf("errors %q", &errs)
+	}
+}
+
+func TestSecondInstance(t *testing.T) {
+	vars := env(t)
+	var out, errs output
+	code := run(t.Context(), nil, vars, &out, &errs, func(context.Context, config.Daemon, *slog.Logger, func(error)) error {
+		var errs output
+		if code := run(t.Context(), nil, vars, &out, &errs, never(t)); code != exitInUse {
+			t.Errorf("second instance: code %d", code)
+		}
+		errs.waitFor(t, fmt.Sprintf("another flanxd is running (pid %d)", os.Getpid()))
+		return nil
+	})
+	if code != exitOK {
+		t.Errorf("first instance: code %d: %s", code, &errs)
 	}
 }
 
@@ -285,7 +314,7 @@ func TestLogLevel(t *testing.T) {
 			var out, errs output
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			run(ctx, strings.Fields(args), nil, &out, &errs, func(ctx context.Context, c config.Daemon, log *slog.Logger, ready func(error)) error {
+			run(ctx, strings.Fields(args), env(t), &out, &errs, func(ctx context.Context, c config.Daemon, log *slog.Logger, ready func(error)) error {
 				log.Debug("test")
 				log.Info("test")
 				log.Warn("test")

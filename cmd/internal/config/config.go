@@ -18,6 +18,9 @@ var (
 	ErrMargin = errors.New("lease renewal margin out of range")
 )
 
+// DefaultTUNName is the overlay's device unless told otherwise: flanneld's, too.
+const DefaultTUNName = "flannel0"
+
 // Daemon is everything that flanxd can be told, checked and with defaults
 // filled in.
 type Daemon struct {

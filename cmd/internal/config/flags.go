@@ -100,9 +100,9 @@ func underlayFlags(fs *flag.FlagSet, r *raw) {
 func hostFlags(fs *flag.FlagSet, r *raw) {
 	d := &r.d
 	fs.StringVar(&d.SubnetFile, "subnet-file", "/run/flannel/subnet.env", "`file` to write the node's subnet and MTU to")
-	fs.StringVar(&d.TUNName, "tun-name", "flannel0", "`name` of the overlay's device")
+	fs.StringVar(&d.TUNName, "tun-name", DefaultTUNName, "`name` of the overlay's device")
 	fs.BoolVar(&d.ForwardRules, "iptables-forward-rules", true, "let the overlay's packets be forwarded (by nftables)")
-	fs.IntVar(&r.resyncSecs, "iptables-resync", 5, "`seconds` between checks of the firewall rules")
+	fs.IntVar(&r.resyncSecs, "iptables-resync", 5, "`seconds` between checks of the firewall rules, the overlay's device and the underlay")
 	fs.BoolVar(&d.IPMasq, "ip-masq", false, "masquerade packets that leave the overlay")
 	fs.BoolVar(&d.SequentialPorts, "ip-masq-fully-random-disable", false, "do not draw the ports of masqueraded packets at random")
 	fs.BoolVar(&d.BlackholeRoute, "ip-blackhole-route", false, "add a blackhole route for the node's subnet")

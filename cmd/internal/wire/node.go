@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 
 	"flanx/cmd/internal/config"
 	"flanx/control/hostnet"
@@ -74,11 +75,20 @@ func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Leas
 			return err
 		}
 	}
-	return n.writeSubnetFile(cfg, own, mtu)
+	if err := n.writeSubnetFile(cfg, own, mtu); err != nil {
+		return err
+	}
+	n.advise(cfg, own)
+	k := &keeper{node: n, cfg: cfg, own: own, mtu: mtu, link: n.iface.MTU}
+	go k.run(ctx, n.cfg.RulesResync)
+	return nil
 }
 
 // startEngine opens the data path and waits until it carries packets.
 func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) error {
+	if err := hostnet.CheckTUN(n.cfg.TUNName); err != nil {
+		return err
+	}
 	if err := n.removeLeftover(); err != nil {
 		return err
 	}
@@ -93,7 +103,6 @@ func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lea
 	go func() { _ = n.hops.Run(ctx) }()
 	select {
 	case <-opened:
-		n.advise()
 		return nil
 	case err := <-n.failed:
 		return cmpErr(err, ctx.Err())
@@ -140,8 +149,12 @@ func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.
 	if err != nil {
 		return err
 	}
+	workers, err := n.workers()
+	if err != nil {
+		return err
+	}
 	e := &engine{
-		io: n.cfg.IO, workers: n.cfg.Workers, frames: n.cfg.Frames, batch: n.cfg.Batch, spin: n.cfg.Spin,
+		io: n.cfg.IO, workers: workers, frames: n.cfg.Frames, batch: n.cfg.Batch, spin: n.cfg.Spin,
 		anySource: !n.cfg.SourceCheck, log: n.log, iface: n.iface, backend: n.backend,
 	}
 	if err := e.makeCodecs(); err != nil {
@@ -161,6 +174,19 @@ func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.
 	return nil
 }
 
+// workers returns how many workers there are to be: as told, or one for each
+// queue of the interface, as far as there are CPUs.
+func (n *node) workers() (int, error) {
+	if n.cfg.Workers > 0 {
+		return n.cfg.Workers, nil
+	}
+	d, err := host.Probe(n.iface.Index)
+	if err != nil {
+		return 0, err
+	}
+	return min(d.Queues, runtime.NumCPU()), nil
+}
+
 // prepareRules sets the firewall rules up and keeps them.
 func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease) (err error) {
 	if !n.cfg.ForwardRules && !n.cfg.IPMasq {
@@ -168,7 +194,7 @@ func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own le
 	}
 	n.rules, err = hostnet.NewRules(hostnet.RulesConfig{
 		Network: cfg.Network, Subnets: own.Subnets, Forward: n.cfg.ForwardRules,
-		Masq: n.cfg.IPMasq, SequentialPorts: n.cfg.SequentialPorts,
+		Masq: n.cfg.IPMasq, SequentialPorts: n.cfg.SequentialPorts, Suffix: n.suffix(),
 	})
 	if err != nil {
 		return err
@@ -178,6 +204,15 @@ func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own le
 	}
 	go n.rules.Run(ctx, n.cfg.RulesResync, n.log)
 	return nil
+}
+
+// suffix tells the firewall tables of several daemons on one host apart, each of
+// which has a device of its own. With the usual name there is none.
+func (n *node) suffix() string {
+	if n.cfg.TUNName == config.DefaultTUNName {
+		return ""
+	}
+	return "-" + n.cfg.TUNName
 }
 
 // writeSubnetFile tells the container runtime. A failure is not the end of the
@@ -199,9 +234,31 @@ func (n *node) writeSubnetFile(cfg lease.NetworkConfig, own lease.Lease, mtu hos
 }
 
 // advise logs what on the host is in the overlay's way.
-func (n *node) advise() {
-	for _, a := range hostnet.CheckHost(hostnet.Host{V4: true, Underlay: n.iface.Name, TUN: n.cfg.TUNName}) {
-		n.log.Warn(a.What, "cure", a.Cure)
+func (n *node) advise(cfg lease.NetworkConfig, own lease.Lease) {
+	advice := hostnet.CheckHost(hostnet.Host{V4: true, Underlay: n.iface.Name, TUN: n.cfg.TUNName})
+	if n.rules != nil {
+		more, err := n.rules.Obstacles()
+		if err != nil {
+			n.log.Warn("firewall not looked through", "error", err)
+		}
+		advice = append(advice, more...)
+	}
+	for _, a := range advice {
+		n.log.Warn("host in the overlay's way", "what", a.What, "cure", a.Cure)
+	}
+	if n.engine != nil {
+		n.adviseOnRoutes(cfg, own)
+	}
+}
+
+// adviseOnRoutes tells of routes that lead around the overlay.
+func (n *node) adviseOnRoutes(cfg lease.NetworkConfig, own lease.Lease) {
+	detours, err := hostnet.Detours(hostnet.TUN{Index: n.engine.tun.index(), Subnets: own.Subnets, Network: cfg.Network})
+	if err != nil {
+		n.log.Warn("routes not looked through", "error", err)
+	}
+	if len(detours) > 0 {
+		n.log.Warn("routes lead around the overlay, left over from flanneld or made by hand", "routes", detours)
 	}
 }
 

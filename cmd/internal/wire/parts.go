@@ -73,7 +73,7 @@ func (e *engine) climb(p *parts) (err error) {
 	if x := p.grant.XSK; x != nil {
 		p.own(x.Close)
 		for _, w := range x.Warnings() {
-			e.log.Warn(w)
+			e.log.Warn("interface fits AF_XDP badly", "what", w)
 		}
 	}
 	return nil

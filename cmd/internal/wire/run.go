@@ -15,14 +15,9 @@ import (
 
 // Run is the daemon: it makes this host a node of the overlay and keeps it one
 // until ctx ends, then undoes what it did to the host and returns nil. The
-// lease is kept. ready is told, whenever that changes, nil while the node
+// lease is kept. The caller holds the lock of the subnet file. ready is told, whenever that changes, nil while the node
 // serves and otherwise why it does not.
 func Run(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(error)) error {
-	lock, err := hostnet.TakeLock(hostnet.LockPath(cfg.SubnetFile))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Release() }() // the process's end does the same
 	iface, err := hostnet.PickInterface(hostnet.Options{
 		Ifaces: cfg.Ifaces, Regexes: cfg.Regexes, CanReach: cfg.CanReach,
 		PublicIP: cfg.PublicIP, PublicIPv6: cfg.PublicIPv6, V4: true,
@@ -36,7 +31,7 @@ func Run(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(er
 	if err != nil {
 		return err
 	}
-	n := &node{cfg: cfg, log: log, iface: iface, ready: ready, failed: make(chan error, 1), ended: make(chan struct{})}
+	n := &node{cfg: cfg, log: log, iface: iface, ready: ready, failed: make(chan error, 2), ended: make(chan struct{})}
 	return errors.Join(n.run(ctx, source, leaser), closeStore())
 }
 

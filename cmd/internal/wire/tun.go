@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"flanx/control/hostnet"
 	"flanx/dataplane"
@@ -20,12 +21,15 @@ type tunOpener struct {
 	net     hostnet.TUN // how the device has to look; Index is filled in
 	log     *slog.Logger
 
+	mu   sync.Mutex // guards net and open: the keeper heals while the engine opens
 	open []dataplane.Port
 }
 
 // ports returns the open queues, opening and configuring the device first if
 // need be.
 func (t *tunOpener) ports() ([]dataplane.Port, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.open != nil {
 		return t.open, nil
 	}
@@ -39,10 +43,17 @@ func (t *tunOpener) ports() ([]dataplane.Port, error) {
 	t.net.Index = dev.Index
 	changes, err := hostnet.ConfigureTUN(t.net)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("configure %s: %w", dev.Name, err), t.reset())
+		return nil, errors.Join(fmt.Errorf("configure %s: %w", dev.Name, err), t.closeAll())
 	}
 	t.log.Info("overlay device ready", "device", dev.Name, "mtu", t.net.MTU.Link(), "offload", t.offload, "changes", changes)
 	return t.open, nil
+}
+
+// index returns the device's interface index.
+func (t *tunOpener) index() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.net.Index
 }
 
 // device opens the TUN with offloads, or without on a kernel that has none.
@@ -70,8 +81,25 @@ func (t *tunOpener) port(dev *host.TUN, queue int) dataplane.Port {
 	return tun.NewPlain(dev.Take(queue))
 }
 
+// heal puts right what other programs changed about the open device.
+func (t *tunOpener) heal(mtu hostnet.MTU) (changes []string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.net.MTU = mtu
+	if t.open == nil {
+		return nil, nil // opening it will
+	}
+	return hostnet.ConfigureTUN(t.net)
+}
+
 // reset closes the device, which removes it with its addresses and routes.
 func (t *tunOpener) reset() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closeAll()
+}
+
+func (t *tunOpener) closeAll() error {
 	var err error
 	for _, p := range t.open {
 		err = errors.Join(err, p.Close())
