@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,11 +44,17 @@ type daemon struct {
 // own unless args say otherwise, and does not wait.
 func (w *world) launch(h *lab.Host, args ...string) *daemon {
 	w.Helper()
+	return w.launchBy([]string{flanxd}, h, args...)
+}
+
+// launchBy does it by a command line that ends in the daemon.
+func (w *world) launchBy(command []string, h *lab.Host, args ...string) *daemon {
+	w.Helper()
 	dir := w.dir(h)
 	d := &daemon{T: w.T, host: h, dir: dir, env: filepath.Join(dir, "subnet.env"), out: &output{}}
 	var err error
 	d.process, err = h.Start(w.Context(), lab.Spec{
-		Path: flanxd, Args: slices.Concat(w.flags(h), args), Stdout: d.out, Stderr: d.out,
+		Path: command[0], Args: slices.Concat(command[1:], w.flags(h, args), args), Stdout: d.out, Stderr: d.out,
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -61,12 +68,16 @@ func (w *world) launch(h *lab.Host, args ...string) *daemon {
 }
 
 // flags are those that every daemon of the world is given.
-func (w *world) flags(h *lab.Host) []string {
+func (w *world) flags(h *lab.Host, args []string) []string {
 	dir := w.dir(h)
-	return []string{
-		"-etcd-endpoints", w.endpoint, "-etcd-prefix", w.prefix, "-iface", "eth0",
+	flags := []string{
+		"-etcd-endpoints", w.endpoint, "-etcd-prefix", w.prefix,
 		"-subnet-file", filepath.Join(dir, "subnet.env"), "-state-file", filepath.Join(dir, "state.json"),
 	}
+	if !slices.Contains(args, "-iface") { // which would come second
+		flags = append(flags, "-iface", "eth0")
+	}
+	return flags
 }
 
 // start starts flanxd and waits until it has a lease and carries packets.
@@ -197,8 +208,8 @@ func exitCode(err error) (int, error) {
 func inspect(t *testing.T, h *lab.Host) string {
 	t.Helper()
 	var b strings.Builder
-	for _, args := range [][]string{{"link"}, {"addr"}, {"route", "show", "table", "all"}, {"-6", "route", "show", "table", "all"}, {"rule"}} {
-		out, err := h.Output(context.WithoutCancel(t.Context()), "ip", append([]string{"-br"}, args...)...)
+	for _, args := range []string{"link", "-br addr", "route show table all", "-6 route show table all", "rule"} {
+		out, err := h.Output(context.WithoutCancel(t.Context()), "ip", strings.Fields(args)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,4 +217,29 @@ func inspect(t *testing.T, h *lab.Host) string {
 	}
 	b.WriteString(ruleset(t, h))
 	return b.String()
+}
+
+// readEnv reads a host's subnet file.
+func (w *world) readEnv(h *lab.Host) (hostnet.SubnetFile, error) {
+	return hostnet.ReadSubnetFile(filepath.Join(w.dir(h), "subnet.env"))
+}
+
+// hangUp sends the signal of a closed terminal.
+func hangUp(t *testing.T, d *daemon) {
+	t.Helper()
+	if err := d.process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropped reads how many packets the daemon dropped on the way in for a reason;
+// it says so when it ends.
+func (d *daemon) dropped(reason string) (n int) {
+	d.Helper()
+	for line := range strings.Lines(d.log()) {
+		if strings.Contains(line, `msg="packets carried" direction=ingress`) {
+			n, _ = strconv.Atoi(field(strings.TrimSpace(line), "drops."+reason)) // absent when there was none
+		}
+	}
+	return n
 }

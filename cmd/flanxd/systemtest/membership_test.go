@@ -53,7 +53,6 @@ func (c *crime) investigate(io string) {
 	}
 	c.putLease(c.subnet, lease)
 	c.daemon = c.start(c.hosts[0], "-io", io, "-healthz-ip", "127.0.0.1", "-healthz-port", "10256")
-	defer c.daemon.stop()
 	c.sink = listen(c.T, c.daemon.host, c.daemon.addr())
 	own := node(c.subnet).Next()
 	c.awaitDelivery(own)
@@ -86,6 +85,17 @@ func (c *crime) investigate(io string) {
 		}
 	}
 	c.awaitDelivery(own) // and honest packets still arrive
+	c.daemon.stop()
+	const each = 3
+	for reason, n := range map[string]int{"spoofed_source": 4 * each, "not_ours": each} {
+		if got := c.daemon.dropped(reason); got != n {
+			c.Errorf("%d packets counted as %s, want %d", got, reason, n)
+		}
+	}
+	// The member's first ones too, if they came before its lease.
+	if got := c.daemon.dropped("unknown_peer"); got < 2*each {
+		c.Errorf("%d packets counted as unknown_peer, want at least %d", got, 2*each)
+	}
 }
 
 // send wraps an inner packet and sends it to ours.

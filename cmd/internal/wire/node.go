@@ -30,11 +30,18 @@ type node struct {
 	ended   chan struct{}
 }
 
-// attrs decides the backend and says what the lease is to tell about us.
+// attrs decides the backend and says what the lease is to tell about us. It comes
+// before the lease is taken: a second daemon on the host has to find out that it
+// is one before it takes the first one's lease, and touches its rules.
 func (n *node) attrs(cfg lease.NetworkConfig, prev lease.Attrs) (lease.Attrs, error) {
 	b, err := newBackend(cfg, prev, n.leftoverMAC)
 	if err != nil {
 		return lease.Attrs{}, err
+	}
+	if b.kind != "alloc" {
+		if err := hostnet.CheckTUN(n.cfg.TUNName); err != nil {
+			return lease.Attrs{}, err
+		}
 	}
 	n.backend = b
 	return b.attrs(n.iface), nil
