@@ -14,8 +14,14 @@ import (
 	"flanx/control/lease"
 )
 
-// maxPage is how many keys one request asks for at first.
-const maxPage = 1024
+// How many keys one request asks for. Whoever can write leases can make them big,
+// so a page starts small and grows as long as the answers are short; a page that
+// was too large, or not to be had in time, is halved, also for the next list.
+const (
+	firstPage   = 64
+	maxPage     = 1024
+	shortAnswer = 1 << 20 // bytes of values
+)
 
 // listing is every key under <prefix>/subnets/ at one revision.
 type listing struct {
@@ -53,27 +59,33 @@ const maxShown = 100
 
 // list reads all pages at the revision of the first.
 func (s *Store) list(ctx context.Context) (listing, error) {
-	from, page := s.cfg.subnetsPrefix(), int64(maxPage)
+	from := s.cfg.subnetsPrefix()
 	end := clientv3.GetPrefixRangeEnd(from)
 	var l listing
 	for {
-		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(page)}
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(s.page.Load())}
 		if l.revision != 0 {
 			opts = append(opts, clientv3.WithRev(l.revision))
 		}
 		resp, err := s.get(ctx, from, opts...)
-		if tooLarge(err) && page > 1 {
-			page /= 2
-			continue
-		}
 		if err != nil {
+			smaller := s.page.Load() / 2
+			s.page.Store(max(smaller, 1))
+			if tooLarge(err) && smaller > 0 {
+				continue
+			}
 			return l, fmt.Errorf("list leases: %w", err)
 		}
 		if l.revision == 0 {
 			l.revision, l.cluster = resp.Header.Revision, resp.Header.ClusterId
 		}
+		size := 0
 		for _, kv := range resp.Kvs {
 			l.entries = append(l.entries, s.parse(kv))
+			size += len(kv.Value)
+		}
+		if page := s.page.Load(); size < shortAnswer && page < maxPage {
+			s.page.Store(2 * page)
 		}
 		if !resp.More || len(resp.Kvs) == 0 {
 			return l, nil

@@ -131,11 +131,12 @@ func TestTLS(t *testing.T) {
 		{"server of another address", net.IPv4(192, 0, 2, 1), false, etcd.TLS{CAFile: ca}, "192.0.2.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			srv := secured(t, a, c.host, c.mutual)
 			s, _ := open(t, srv.URL(), func(cfg *etcd.Config) {
 				cfg.TLS = c.files
 				if c.says != "" {
-					cfg.RequestTimeout = 500 * time.Millisecond // it is waited for
+					cfg.RequestTimeout = 2 * time.Second // it is waited for
 				}
 			})
 			_, err := s.Config(t.Context())

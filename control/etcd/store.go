@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -32,7 +33,8 @@ var ErrClosed = errors.New("etcd store is closed")
 
 // Store is a cluster in etcd.
 type Store struct {
-	cfg Config
+	cfg  Config
+	page atomic.Int64 // how many keys the next listing asks for at once
 
 	mu     sync.Mutex
 	client *clientv3.Client // nil until first use
@@ -48,7 +50,9 @@ func New(cfg Config) (*Store, error) {
 	if _, err := cfg.TLS.load(); err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg}, nil
+	s := &Store{cfg: cfg}
+	s.page.Store(firstPage)
+	return s, nil
 }
 
 // Close ends the connections. Calls that are under way fail.

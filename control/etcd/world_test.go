@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"log/slog"
 	"strings"
 	"sync"
@@ -19,7 +20,15 @@ import (
 	"flanx/control/etcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at once than there are processors: they wait most
+// of the time, for leases to run out and lines to be missed.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const prefix = etcd.DefaultPrefix
 
