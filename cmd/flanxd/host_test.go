@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,8 +32,10 @@ type hosts struct {
 // patience is how long something may take that takes a second or two.
 const patience = 20 * time.Second
 
-func newHosts(t *testing.T) *hosts {
-	_, h := labtest.Hosts(t, lab.Wire{MTU: 1500}, "a", "b")
+func newHosts(t *testing.T) *hosts { return newHostsOn(t, lab.Wire{MTU: 1500}) }
+
+func newHostsOn(t *testing.T, w lab.Wire) *hosts {
+	_, h := labtest.Hosts(t, w, "a", "b")
 	c := &hosts{t: t, a: h[0], b: h[1], dir: t.TempDir()}
 	file := fmt.Sprintf(`{
 		"network": {"Network": "10.5.0.0/16", "Backend": {"Type": "vxlan"}},
@@ -452,4 +455,13 @@ func TestTwoDaemonsOnOneHost(t *testing.T) {
 	if n := c.tables(c.a); n != 1 {
 		t.Errorf("%d nftables tables after the second ended, want 1", n)
 	}
+}
+
+// TestOneWorkerForEachQueue: -workers 0, as far as there are CPUs.
+func TestOneWorkerForEachQueue(t *testing.T) {
+	c := newHostsOn(t, lab.Wire{MTU: 1500, Queues: 2})
+	a := c.startReady(c.a, "-workers", "0")
+	c.startReady(c.b, "-workers", "0")
+	c.wait("packets flow", c.reach)
+	a.log.waitFor(t, fmt.Sprintf("workers=%d", min(2, runtime.NumCPU())))
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"flanx/cmd/internal/config"
@@ -34,10 +35,13 @@ func run(ctx context.Context, args, env []string, out, errs io.Writer, node star
 		err = serve(ctx, cfg, newLogger(cfg, errs), node)
 	}
 	if err != nil {
-		fmt.Fprintf(errs, "flanxd: %v\n", err)
+		fmt.Fprintf(errs, "flanxd: %s\n", oneLine(err))
 	}
 	return codeOf(err)
 }
+
+// oneLine writes joined errors, which stand on a line each, in one.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // serve runs the node, and answers meanwhile how it is.
 func serve(ctx context.Context, cfg config.Daemon, log *slog.Logger, node start) error {

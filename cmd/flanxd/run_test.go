@@ -156,7 +156,7 @@ func TestExitCodes(t *testing.T) {
 			if code := run(t.Context(), nil, env(t), &out, &errs, ends(test.err)); code != test.code {
 				t.Errorf("code %d, want %d", code, test.code)
 			}
-			if test.err != nil && !strings.HasSuffix(errs.String(), "flanxd: "+test.err.Error()+"\n") {
+			if test.err != nil && !strings.HasSuffix(errs.String(), "flanxd: "+oneLine(test.err)+"\n") {
 				t.Errorf("last words %q", &errs)
 			}
 		})

@@ -55,10 +55,15 @@ func (k *keeper) healDevice() {
 	if len(changes) > 0 && !ours {
 		k.log.Warn("overlay device put right: another program had changed it", "device", k.node.cfg.TUNName, "changes", changes)
 	}
+	k.complain(err)
+}
+
+// complain logs a trouble with the device once, until it is another or over.
+func (k *keeper) complain(err error) {
 	switch {
 	case err == nil:
 		k.said = ""
-	case err.Error() != k.said: // say it once
+	case err.Error() != k.said:
 		k.said = err.Error()
 		k.log.Warn("overlay device is not as it must be", "error", err)
 	}

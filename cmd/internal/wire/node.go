@@ -74,6 +74,9 @@ func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Leas
 	if err != nil {
 		return err
 	}
+	if mtu.Clamped {
+		n.log.Warn("Backend.MTU is larger than the interface's MTU, which is used", "interface", n.iface.Name, "mtu", n.iface.MTU)
+	}
 	if err := n.prepareRules(ctx, cfg, own); err != nil {
 		return err
 	}
@@ -195,21 +198,22 @@ func (n *node) workers() (int, error) {
 }
 
 // prepareRules sets the firewall rules up and keeps them.
-func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease) (err error) {
+func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own lease.Lease) error {
 	if !n.cfg.ForwardRules && !n.cfg.IPMasq {
 		return nil
 	}
-	n.rules, err = hostnet.NewRules(hostnet.RulesConfig{
+	rules, err := hostnet.NewRules(hostnet.RulesConfig{
 		Network: cfg.Network, Subnets: own.Subnets, Forward: n.cfg.ForwardRules,
 		Masq: n.cfg.IPMasq, SequentialPorts: n.cfg.SequentialPorts, Suffix: n.suffix(),
 	})
 	if err != nil {
 		return err
 	}
-	if _, err := n.rules.Ensure(); err != nil {
-		return fmt.Errorf("set firewall rules: %w", err)
+	if _, err := rules.Ensure(); err != nil {
+		return err
 	}
-	go n.rules.Run(ctx, n.cfg.RulesResync, n.log)
+	n.rules = rules // from here on there is something to remove
+	go rules.Run(ctx, n.cfg.RulesResync, n.log)
 	return nil
 }
 
