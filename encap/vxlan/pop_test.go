@@ -62,8 +62,8 @@ func (f frame) popAt(t *testing.T, cfg Config) *packet.Batch {
 // layerNames makes subtests readable.
 var layerNames = map[encap.Layer]string{encap.Ethernet: "ethernet", encap.Datagram: "datagram"}
 
-// TestAccepts is the table of what a kernel node accepts (INTEROP 4 of the
-// project's notes, measured).
+// TestAccepts is the table of what a kernel node accepts, which
+// TestSameVerdictAsKernel measures.
 func TestAccepts(t *testing.T) {
 	cases := map[string]func(*frame){
 		"as sent":                    func(*frame) {},
