@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"sync"
 
 	"flanx/cmd/internal/config"
 	"flanx/control/hostnet"
@@ -28,6 +29,7 @@ type node struct {
 	rules   *hostnet.Rules
 	failed  chan error // the engine's end
 	ended   chan struct{}
+	keepers sync.WaitGroup // what repairs the host; ended before that is undone
 }
 
 // attrs decides the backend and says what the lease is to tell about us. It comes
@@ -75,7 +77,7 @@ func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Leas
 		return err
 	}
 	if mtu.Clamped {
-		n.log.Warn("Backend.MTU is larger than the interface's MTU, which is used", "interface", n.iface.Name, "mtu", n.iface.MTU)
+		n.log.Warn("configured Backend.MTU is larger than the interface's MTU, which is used", "interface", n.iface.Name, "mtu", n.iface.MTU)
 	}
 	if err := n.prepareRules(ctx, cfg, own); err != nil {
 		return err
@@ -90,7 +92,7 @@ func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Leas
 	}
 	n.advise(cfg, own)
 	k := &keeper{node: n, cfg: cfg, own: own, mtu: mtu, link: n.iface.MTU}
-	go k.run(ctx, n.cfg.RulesResync)
+	n.keepers.Go(func() { k.run(ctx, n.cfg.RulesResync) })
 	return nil
 }
 
@@ -213,7 +215,7 @@ func (n *node) prepareRules(ctx context.Context, cfg lease.NetworkConfig, own le
 		return err
 	}
 	n.rules = rules // from here on there is something to remove
-	go rules.Run(ctx, n.cfg.RulesResync, n.log)
+	n.keepers.Go(func() { rules.Run(ctx, n.cfg.RulesResync, n.log) })
 	return nil
 }
 
@@ -284,6 +286,7 @@ func (n *node) apply(u lease.Update) error {
 // leave undoes what join did to the host. The lease is kept: the subnet stays
 // ours for the next start.
 func (n *node) leave() error {
+	n.keepers.Wait()
 	var err error
 	if n.engine != nil {
 		<-n.ended
