@@ -20,7 +20,7 @@ import (
 
 // quick makes a Store notice a dead etcd soon.
 func quick(c *etcd.Config) {
-	c.RequestTimeout = 500 * time.Millisecond
+	c.RequestTimeout = time.Second
 	c.Heartbeat = 100 * time.Millisecond
 }
 

@@ -24,7 +24,7 @@ import (
 // of the time, for leases to run out and lines to be missed.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
