@@ -21,7 +21,7 @@ type Advice struct {
 // Host is what CheckHost needs to know.
 type Host struct {
 	V4, V6        bool
-	Underlay, TUN string // interface names; empty ones are not looked at
+	Underlay      string // interface name; an empty one is not looked at
 	DirectRouting bool   // peers may send pod packets without encapsulation
 }
 

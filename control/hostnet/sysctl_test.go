@@ -23,7 +23,7 @@ func TestCheckHost(t *testing.T) {
 		"net/ipv4/conf/flannel0/accept_local":   "0",
 		"net/ipv4/conf/flannel0/route_localnet": "0",
 	}
-	dual := Host{V4: true, V6: true, Underlay: "eth0.7", TUN: "flannel0", DirectRouting: true}
+	dual := Host{V4: true, V6: true, Underlay: "eth0.7", DirectRouting: true}
 	tests := []struct {
 		name string
 		set  map[string]string // "-" removes

@@ -248,7 +248,7 @@ func (n *node) writeSubnetFile(cfg lease.NetworkConfig, own lease.Lease, mtu hos
 
 // advise logs what on the host is in the overlay's way.
 func (n *node) advise(cfg lease.NetworkConfig, own lease.Lease) {
-	advice := hostnet.CheckHost(hostnet.Host{V4: true, Underlay: n.iface.Name, TUN: n.cfg.TUNName})
+	advice := hostnet.CheckHost(hostnet.Host{V4: true, Underlay: n.iface.Name})
 	if n.rules != nil {
 		more, err := n.rules.Obstacles()
 		if err != nil {
