@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"flanx/cmd/internal/config"
 	"flanx/control"
@@ -84,7 +86,7 @@ func (n *node) origin() string {
 	if n.cfg.StaticConfig != "" {
 		return "file:" + n.cfg.StaticConfig
 	}
-	return "etcd:" + n.cfg.EtcdPrefix
+	return "etcd:" + strings.Join(slices.Sorted(slices.Values(n.cfg.EtcdEndpoints)), ",") + n.cfg.EtcdPrefix
 }
 
 // cause returns why ctx was ended from inside, nil if from outside.
