@@ -83,12 +83,7 @@ func checksumErrors(t *testing.T, h *lab.Host) int {
 	return snmp(t, h, "Udp", "InCsumErrors") + snmp(t, h, "Tcp", "InCsumErrors") + snmp(t, h, "Icmp", "InCsumErrors")
 }
 
-// mac is the hardware address of a host's device.
-func mac(t *testing.T, h *lab.Host, dev string) net.HardwareAddr {
-	t.Helper()
-	return device(t, h, dev).HardwareAddr
-}
-
+// device finds a network device of a host.
 func device(t *testing.T, h *lab.Host, dev string) *net.Interface {
 	t.Helper()
 	var ifi *net.Interface

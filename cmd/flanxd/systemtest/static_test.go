@@ -29,7 +29,9 @@ func TestStaticConfig(t *testing.T) {
 			transfer(t, a.host, b.host, a.addr(), b.addr(), 1<<20)
 
 			c := w.launch(w.hosts[2], "-static-config", file)
-			eventually(t, patience, func() error { return says(c, file+" has no usable node with our public address "+c.host.Addr().String()) })
+			eventually(t, patience, func() error {
+				return says(c, file+" has no usable node with our public address "+c.host.Addr().String())
+			})
 			writeCluster(t, file, backend, w.hosts)
 			c.ready()
 			for _, d := range []*daemon{a, b} {
