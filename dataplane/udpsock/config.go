@@ -43,6 +43,11 @@ type Config struct {
 	// Shared lets other sockets that say so too bind the same port
 	// (SO_REUSEPORT): one for each worker.
 	Shared bool
+	// TunnelHeader is how many bytes of a datagram come before the inner IP
+	// packet, and MaxInner how long an inner packet may be, in bytes. With them, a
+	// datagram that holds a longer TCP segment is cut into such; without them it
+	// is dropped, as everything that is longer than its frame.
+	TunnelHeader, MaxInner int
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -57,6 +62,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: batch %d, want 1 to %d", ErrConfig, c.Batch, maxBatch)
 	case c.RecvBuffer < 0 || c.SendBuffer < 0:
 		return c, fmt.Errorf("%w: buffers of %d and %d bytes", ErrConfig, c.RecvBuffer, c.SendBuffer)
+	case c.TunnelHeader < 0 || c.MaxInner < 0:
+		return c, fmt.Errorf("%w: %d bytes of tunnel header, inner packets of %d", ErrConfig, c.TunnelHeader, c.MaxInner)
 	}
 	return c, nil
 }

@@ -20,6 +20,13 @@
 // A port belongs to one worker. Several workers on one tunnel port each open a
 // socket of their own with Config.Shared, and the kernel spreads the flows.
 //
+// # Super-packets
+//
+// A kernel's VXLAN device on the other end of a veth with offloads on sends TCP
+// segments of up to 64 KiB in one datagram. The first that does not fit its frame
+// is dropped as Truncated; from then on datagrams are taken one at a time into
+// memory that holds any, and cut. See [Config].MaxInner.
+//
 // What it does not do: outer headers (the kernel writes them), and segmentation
 // offload (UDP_SEGMENT, UDP_GRO): one Buf is one message. Where several would
 // become one, see outbox.load and inbox.offer.

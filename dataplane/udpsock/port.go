@@ -29,7 +29,7 @@ func Open(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Port{fd: fd, in: newInbox(fam), out: newOutbox(fam, cfg.Batch)}, nil
+	return &Port{fd: fd, in: newInbox(fam, cfg), out: newOutbox(fam, cfg.Batch)}, nil
 }
 
 func familyOf(cfg Config) (family, error) {

@@ -8,6 +8,7 @@ import (
 	"flanx/control/hostnet"
 	"flanx/control/lease"
 	"flanx/encap"
+	"flanx/encap/header"
 	"flanx/encap/udp"
 	"flanx/encap/vxlan"
 )
@@ -107,4 +108,21 @@ func (b backend) codec(layer encap.Layer, mtu int) (encap.Codec, error) {
 		})
 	}
 	return udp.New(udp.Config{Layer: layer, Port: b.port, MTU: mtu})
+}
+
+// tunnelHeader is how many bytes a datagram has before the inner packet.
+func (b backend) tunnelHeader() int {
+	if b.kind == "vxlan" {
+		return header.VXLANLen + header.EthernetLen
+	}
+	return 0
+}
+
+// maxInner is the longest inner packet to make of TCP segments that a kernel left
+// uncut; 0 where there is no kernel at the other end that would.
+func (b backend) maxInner(mtu hostnet.MTU) int {
+	if b.kind == "vxlan" {
+		return mtu.V4
+	}
+	return 0
 }

@@ -88,6 +88,7 @@ func (e *engine) openWorker(p *parts, i int, tun dataplane.Port) error {
 	socket, err := udpsock.Open(udpsock.Config{
 		Local: netip.AddrPortFrom(e.iface.Addr4, e.backend.port), DF: e.backend.df,
 		Batch: e.batch, Shared: e.workers > 1,
+		TunnelHeader: e.backend.tunnelHeader(), MaxInner: e.backend.maxInner(e.tun.net.MTU),
 	})
 	if err != nil {
 		return fmt.Errorf("open the tunnel's UDP socket: %w", err)
