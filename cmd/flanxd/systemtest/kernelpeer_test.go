@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"flanx/perf/lab"
 )
@@ -23,6 +25,8 @@ type kernelPeer struct {
 	host   *lab.Host
 	subnet netip.Prefix
 	mac    net.HardwareAddr
+
+	vni, port int
 }
 
 // vxlanLease is a vxlan node's lease value as flanneld writes it.
@@ -52,10 +56,20 @@ func newKernelPeer(w *world, h *lab.Host, subnet netip.Prefix, vtep string) *ker
 	if err != nil {
 		w.Fatal(err)
 	}
-	k := &kernelPeer{world: w, host: h, subnet: subnet, mac: mac}
+	k := &kernelPeer{world: w, host: h, subnet: subnet, mac: mac, vni: vxlanVNI, port: vxlanPort}
 	k.setUp(h)
 	w.putLease(subnet, vxlanLease(h.Addr(), mac))
 	return k
+}
+
+// move gives the peer another VNI and port.
+func (k *kernelPeer) move(vni, port int) {
+	k.Helper()
+	ip(k.T, k.host, "link del flannel."+strconv.Itoa(k.vni))
+	k.vni, k.port = vni, port
+	k.setUp(k.host)
+	value := strings.Replace(vxlanLease(k.host.Addr(), k.mac), `"VNI":1,`, fmt.Sprintf(`"VNI":%d,`, vni), 1)
+	k.putLease(k.subnet, value)
 }
 
 // setUp makes flannel.1 as flanneld does.
@@ -64,18 +78,18 @@ func (k *kernelPeer) setUp(h *lab.Host) {
 	mtu := device(k.T, h, "eth0").MTU - vxlanOver
 	ip(k.T, h,
 		fmt.Sprintf("link add flannel.%d address %s mtu %d type vxlan id %d local %s dev eth0 dstport %d nolearning",
-			vxlanVNI, k.mac, mtu, vxlanVNI, h.Addr(), vxlanPort),
-		fmt.Sprintf("addr add %s/32 dev flannel.1", node(k.subnet)),
-		"link set flannel.1 up",
+			k.vni, k.mac, mtu, k.vni, h.Addr(), k.port),
+		fmt.Sprintf("addr add %s/32 dev flannel.%d", node(k.subnet), k.vni),
+		fmt.Sprintf("link set flannel.%d up", k.vni),
 	)
 }
 
 // learn makes the entries for another node's lease, in flanneld's order.
 func (k *kernelPeer) learn(subnet netip.Prefix, public netip.Addr, vtep net.HardwareAddr) {
 	k.Helper()
-	ip(k.T, k.host, fmt.Sprintf("neigh replace %s lladdr %s dev flannel.1 nud permanent", node(subnet), vtep))
-	bridge(k.T, k.host, fmt.Sprintf("fdb replace %s dev flannel.1 dst %s self permanent", vtep, public))
-	ip(k.T, k.host, fmt.Sprintf("route replace %s via %s dev flannel.1 onlink", subnet, node(subnet)))
+	ip(k.T, k.host, fmt.Sprintf("neigh replace %s lladdr %s dev flannel.%d nud permanent", node(subnet), vtep, k.vni))
+	bridge(k.T, k.host, fmt.Sprintf("fdb replace %s dev flannel.%d dst %s self permanent", vtep, k.vni, public))
+	ip(k.T, k.host, fmt.Sprintf("route replace %s via %s dev flannel.%d onlink", subnet, node(subnet), k.vni))
 }
 
 // meet learns a daemon's lease out of the store.

@@ -64,6 +64,9 @@ func TestNewLease(t *testing.T) {
 		{vxlan, func(w *world, value string) string {
 			return vxlanLease(w.hosts[0].Addr(), vtepOf(w, value))
 		}, 1450},
+		{`{"Network":"10.244.0.0/16","Backend":{"Type":"VXLAN","MTU":1420}}`, func(w *world, value string) string {
+			return vxlanLease(w.hosts[0].Addr(), vtepOf(w, value))
+		}, 1370},
 		{`{"Network":"10.244.0.0/16","Backend":{"Type":"alloc"}}`, func(w *world, _ string) string {
 			return fmt.Sprintf(`{"PublicIP":"%s","PublicIPv6":null}`, w.hosts[0].Addr())
 		}, 1500},
@@ -76,6 +79,9 @@ func TestNewLease(t *testing.T) {
 		t.Run(tt.config, func(t *testing.T) {
 			w := newWorld(t, lab.Wire{}, tt.config, "ours", "other")
 			d := w.start(w.hosts[0])
+			if hasDevice(d.host, "flannel0") && device(t, d.host, "flannel0").MTU != tt.mtu {
+				t.Errorf("flannel0 has MTU %d, want %d as in the subnet file", device(t, d.host, "flannel0").MTU, tt.mtu)
+			}
 			value, life := w.lease(d.subnet)
 			if want := tt.want(w, value); value != want || life != ttl {
 				t.Errorf("lease is\n%s for %d s, want\n%s for %d s", value, life, want, ttl)
