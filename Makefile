@@ -25,7 +25,7 @@ ETCD_DIR := $(CURDIR)/build/etcd
 FLANX_ETCD ?= $(or $(shell command -v etcd),$(ETCD_DIR)/usr/bin/etcd)
 export FLANX_ETCD
 
-.PHONY: help build demo demo-clean test lint unit integration race fuzz bench cover deps clean
+.PHONY: help build demo demo-clean test lint unit integration test-zerocopy race fuzz bench cover deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ integration: deps ## all tests as root: a test that would be skipped fails
 	fi
 	set -x
 	CI=true $(TEST) $(PKGS)
+
+test-zerocopy: ## true zero copy, and its refusal, in a guest under QEMU; fetches what it needs (root)
+	perf/zerocopy/run.sh build/zerocopy
+	NIC=refuse perf/zerocopy/run.sh build/zerocopy
 
 race: ## the packet path and the control half under the race detector
 	CGO_ENABLED=1 $(TEST) -race $(RACE_PKGS)

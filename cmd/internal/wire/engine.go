@@ -103,6 +103,7 @@ func (e *engine) session(ctx context.Context, opened func()) (err error) {
 	e.announce(p)
 	opened()
 	err = e.carry(ctx, p)
+	e.tellXSK(p)
 	e.retire()
 	err = errors.Join(err, p.close())
 	if errors.Is(err, dataplane.ErrTUN) {
@@ -164,6 +165,22 @@ func drops(t *stats.Totals) slog.Value {
 		}
 	}
 	return slog.GroupValue(attrs...)
+}
+
+// tellXSK logs what the kernel counted on the AF_XDP sockets.
+func (e *engine) tellXSK(p *parts) {
+	if p.grant.XSK == nil {
+		return
+	}
+	for _, port := range p.grant.XSK.Ports {
+		s, err := port.Statistics()
+		if err != nil { // the device is gone, and its counts with it
+			continue
+		}
+		e.log.Info("kernel's AF_XDP counts", "queue", port.Queue(), "zerocopy", port.ZeroCopy(),
+			"dropped", s.Dropped, "ring_full", s.RingFull, "fill_empty", s.FillEmpty,
+			"bad_rx", s.BadRX, "bad_tx", s.BadTX)
+	}
 }
 
 // retire keeps the counts of workers that ended.
