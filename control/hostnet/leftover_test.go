@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -186,5 +187,32 @@ func TestTUNInfo(t *testing.T) {
 	}
 	if got := holder(t.TempDir(), "flannel0"); got != "another process" {
 		t.Errorf("holder in an empty /proc: %s", got)
+	}
+}
+
+// Of two processes that hold a device of one name, the one in our namespace is
+// named, whatever their order.
+func TestHolderInOurNamespace(t *testing.T) {
+	proc := t.TempDir()
+	for _, p := range []struct{ dir, ns string }{{"1", "net:[7]"}, {"2", "net:[8]"}, {"3", "net:[7]"}, {"thread-self", "net:[8]"}} {
+		for path, content := range map[string]string{"fdinfo/5": "pos:\t0\niff:\tflannel0\n", "comm": "holder" + p.dir + "\n"} {
+			path = filepath.Join(proc, p.dir, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		link := filepath.Join(proc, p.dir, "ns", "net")
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(p.ns, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := holder(proc, "flannel0"), `process 2 ("holder2")`; got != want {
+		t.Errorf("%s holds it, want %s", got, want)
 	}
 }

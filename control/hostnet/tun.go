@@ -170,8 +170,12 @@ func nodad(p netip.Prefix) int {
 }
 
 // holder says who holds a TUN device: the kernel shows its name in the fdinfo of
-// each descriptor (tun_chr_show_fdinfo in drivers/net/tun.c).
+// each descriptor (tun_chr_show_fdinfo in drivers/net/tun.c). Every network
+// namespace may have a device of that name, so a process in ours comes first.
 func holder(proc, name string) string {
+	const inside = "ns/net"
+	here, _ := os.Readlink(filepath.Join(proc, "thread-self", inside))
+	who := "another process"
 	infos, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "fdinfo", "*"))
 	for _, path := range infos {
 		info, err := os.ReadFile(path)
@@ -181,7 +185,10 @@ func holder(proc, name string) string {
 		dir := filepath.Dir(filepath.Dir(path))
 		comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		return fmt.Sprintf("process %d (%.16q)", pid, trimLine(comm))
+		who = fmt.Sprintf("process %d (%.16q)", pid, trimLine(comm))
+		if there, err := os.Readlink(filepath.Join(dir, inside)); err == nil && there == here {
+			return who
+		}
 	}
-	return "another process"
+	return who
 }

@@ -55,9 +55,13 @@ func explainLimit(err error) error {
 }
 
 // tunHolder says who holds a TUN device: the kernel shows its name in the
-// fdinfo of each descriptor (tun_chr_show_fdinfo in drivers/net/tun.c). Other
-// namespaces may have a device of the same name, so it is a likely holder only.
+// fdinfo of each descriptor (tun_chr_show_fdinfo in drivers/net/tun.c). Every
+// network namespace may have a device of that name, so a process in ours comes
+// first.
 func tunHolder(proc, name string) string {
+	const inside = "ns/net"
+	here, _ := os.Readlink(filepath.Join(proc, "thread-self", inside))
+	who := "another process"
 	infos, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "fdinfo", "*"))
 	for _, path := range infos {
 		info, err := os.ReadFile(path) // gone again, or not ours to read: not the one
@@ -66,9 +70,12 @@ func tunHolder(proc, name string) string {
 		}
 		dir := filepath.Dir(filepath.Dir(path))
 		comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
-		return fmt.Sprintf("in use by process %s (%s)", filepath.Base(dir), strings.TrimSpace(string(comm)))
+		who = fmt.Sprintf("process %s (%s)", filepath.Base(dir), strings.TrimSpace(string(comm)))
+		if there, err := os.Readlink(filepath.Join(dir, inside)); err == nil && there == here {
+			break
+		}
 	}
-	return "in use by another process"
+	return "in use by " + who
 }
 
 // isTUNInfo says whether an fdinfo has the line "iff:\tname".
