@@ -85,11 +85,12 @@ func inVXLAN(inner []byte, dst, src net.HardwareAddr) []byte {
 	return b
 }
 
-// send lets a host send one datagram from a port of its own to another host.
-func send(t *testing.T, h *lab.Host, from uint16, to netip.AddrPort, payload []byte) {
+// send lets a host send one datagram to another, from any port: a socket on the
+// tunnel's might still be open in a process that is just being forked.
+func send(t *testing.T, h *lab.Host, to netip.AddrPort, payload []byte) {
 	t.Helper()
 	err := h.Do(func() error {
-		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: h.Addr().AsSlice(), Port: int(from)})
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: h.Addr().AsSlice()})
 		if err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (c *crime) send(from *lab.Host, inner []byte) {
 		value, _ := c.lease(c.daemon.subnet)
 		payload = inVXLAN(inner, vtepOf(c.world, value), c.vtep)
 	}
-	send(c.T, from, c.port, netip.AddrPortFrom(c.daemon.host.Addr(), c.port), payload)
+	send(c.T, from, netip.AddrPortFrom(c.daemon.host.Addr(), c.port), payload)
 }
 
 // awaitDelivery sends honest packets until one arrives.
