@@ -25,10 +25,10 @@ ETCD_DIR := $(CURDIR)/build/etcd
 FLANX_ETCD ?= $(or $(shell command -v etcd),$(ETCD_DIR)/usr/bin/etcd)
 export FLANX_ETCD
 
-.PHONY: help build demo demo-clean test lint unit integration test-zerocopy race fuzz bench cover deps clean
+.PHONY: help build demo demo-clean test lint unit integration test-zerocopy race fuzz bench replay-compare cover deps clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	echo
 	echo "  Variables: GOARCH=arm64 (build), DEMO='--keep' (demo), PKGS=./encap/... (lint, unit,"
 	echo "  integration, bench, cover), RACE_PKGS, FUZZTIME=$(FUZZTIME), BENCH=$(BENCH)"
@@ -92,6 +92,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 
 bench: ## Go benchmarks with allocations, one package at a time
 	$(GO) test -buildvcs=false -p 1 -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+
+replay-compare: ## replay beside AF_XDP alone and tcpreplay, and on 4 GiB (root, minutes; apt install tcpreplay tcpdump)
+	FLANX_COMPARE=1 CI=true $(GO) test -buildvcs=false -run '^TestCompare' -v -timeout 20m ./cmd/flanx
 
 cover: ## coverage by function, and build/cover.html
 	@mkdir -p build

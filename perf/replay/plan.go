@@ -11,7 +11,6 @@ type plan struct {
 	data   []byte // what is copied, from the capture
 	pad    int    // zeros behind it
 	prefix bool   // an Ethernet header goes in front
-	ip     []byte // the IP packet inside data; nil if there is none
 }
 
 func (p *plan) length() int {
@@ -23,35 +22,39 @@ func (p *plan) length() int {
 }
 
 // plan decides about a record without touching it.
-func (p *player) plan(rec *capture.Record) (plan, Reason, bool) {
+func (p *player) plan(rec *capture.Record, pl *plan) (Reason, bool) {
 	switch {
 	case len(rec.Data) == 0:
-		return plan{}, Empty, false
+		return Empty, false
 	case rec.Cut() && p.cfg.Cut == CutSkip:
-		return plan{}, CutRecord, false
+		return CutRecord, false
 	case !linktype.Known(rec.LinkType):
 		p.sum.countLink(rec.LinkType)
-		return plan{}, UnknownLink, false
+		return UnknownLink, false
+	}
+	whole := p.cfg.Output.Shape == Frames && rec.LinkType == linktype.Ethernet
+	if whole && p.cfg.Filter == nil {
+		return p.wholeFrame(rec, pl) // nobody asks what is in it
 	}
 	ip, isIP := linktype.FindIP(rec.LinkType, rec.Data)
 	if !isIP {
 		ip = nil
 	}
 	if f := p.cfg.Filter; f != nil && !f.Match(ip) {
-		return plan{}, FilteredOut, false
+		return FilteredOut, false
 	}
-	if p.cfg.Output.Shape == Frames && rec.LinkType == linktype.Ethernet {
-		return p.wholeFrame(rec, ip)
+	if whole {
+		return p.wholeFrame(rec, pl)
 	}
 	if !isIP {
-		return plan{}, NotIP, false
+		return NotIP, false
 	}
-	return p.bareIP(rec, ip)
+	return p.bareIP(rec, ip, pl)
 }
 
 // wholeFrame sends a frame as it was captured.
-func (p *player) wholeFrame(rec *capture.Record, ip []byte) (plan, Reason, bool) {
-	pl := plan{data: rec.Data, ip: ip}
+func (p *player) wholeFrame(rec *capture.Record, pl *plan) (Reason, bool) {
+	pl.data = rec.Data
 	if rec.Cut() && p.cfg.Cut == CutPad {
 		pl.pad = rec.Length - len(rec.Data)
 	}
@@ -63,34 +66,34 @@ func (p *player) wholeFrame(rec *capture.Record, ip []byte) (plan, Reason, bool)
 }
 
 // bareIP sends the IP packet alone, without what Ethernet padded it with.
-func (p *player) bareIP(rec *capture.Record, ip []byte) (plan, Reason, bool) {
+func (p *player) bareIP(rec *capture.Record, ip []byte, pl *plan) (Reason, bool) {
 	n, ok := ipLength(ip)
 	if ok && n == 0 && p.cfg.RepairLengths {
 		n = len(ip)
 	}
-	pl := plan{prefix: p.cfg.Output.Shape == Frames}
+	pl.prefix = p.cfg.Output.Shape == Frames
 	switch {
 	case !ok || n == 0:
-		return plan{}, BadLength, false
+		return BadLength, false
 	case n <= len(ip):
 	case !rec.Cut():
-		return plan{}, BadLength, false
+		return BadLength, false
 	case p.cfg.Cut == CutPad:
 		pl.pad = n - len(ip)
 		n = len(ip)
 	default:
 		n = len(ip)
 	}
-	pl.data, pl.ip = ip[:n], ip[:n]
+	pl.data = ip[:n]
 	return p.fits(pl, n+pl.pad)
 }
 
 // fits refuses what the frames of the pool or the way cannot take.
-func (p *player) fits(pl plan, packet int) (plan, Reason, bool) {
+func (p *player) fits(pl *plan, packet int) (Reason, bool) {
 	if mtu := p.cfg.Output.MTU; mtu > 0 && packet > mtu || pl.length() > p.space {
-		return plan{}, TooLong, false
+		return TooLong, false
 	}
-	return pl, 0, true
+	return 0, true
 }
 
 // ipLength returns the length that an IP header claims. It says no when the

@@ -65,7 +65,9 @@ func Run(ctx context.Context, cfg Config) (*Summary, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	pace.Precise()
+	if !cfg.Pace.Top {
+		defer pace.Precise()()
+	}
 	p := &player{
 		cfg: cfg, batch: packet.NewBatch(cfg.Output.Pool, cfg.Batch), dues: make([]int64, 0, cfg.Batch),
 		space: cfg.Output.Pool.FrameSize() - packet.Headroom, sched: pace.New(cfg.Pace), clock: pace.Start(),
@@ -86,6 +88,9 @@ func (p *player) play(ctx context.Context) error {
 		before := p.given
 		if err := src.begin(); err != nil {
 			return err
+		}
+		if p.given == 0 {
+			p.clock = pace.Start() // reading ahead took time that is not the schedule's
 		}
 		done, err := p.once(ctx, src)
 		p.note(src)
@@ -146,7 +151,8 @@ func (p *player) over(ctx context.Context) bool {
 
 // one sends one record, when it is due.
 func (p *player) one(ctx context.Context, rec *capture.Record) (done bool, err error) {
-	pl, reason, ok := p.plan(rec)
+	var pl plan
+	reason, ok := p.plan(rec, &pl)
 	if !ok {
 		p.reasons[reason]++
 		return false, nil
@@ -154,7 +160,10 @@ func (p *player) one(ctx context.Context, rec *capture.Record) (done bool, err e
 	if p.cfg.Limit > 0 && p.given >= p.cfg.Limit {
 		return true, nil
 	}
-	due := p.sched.Due(rec.Time, rec.Timed, p.lengthOf(&pl))
+	due := int64(0)
+	if !p.cfg.Pace.Top {
+		due = p.sched.Due(rec.Time, rec.Timed, p.lengthOf(&pl))
+	}
 	if due > 0 {
 		if done, err := p.await(ctx, due); done || err != nil {
 			return true, err
@@ -229,11 +238,8 @@ func (p *player) commit(rec *capture.Record, pl *plan, due int64) {
 	p.batch.Resize(i, n+pl.pad)
 	out := &p.cfg.Output
 	ip := p.batch.Bytes(i)
-	if !pl.prefix && out.Shape == Frames {
-		ip, _ = linktype.FindIP(linktype.Ethernet, ip)
-	}
-	if p.cfg.Editor != nil && ip != nil {
-		p.cfg.Editor.Edit(ip, p.loop)
+	if p.cfg.Editor != nil {
+		p.edit(pl, ip)
 	}
 	switch {
 	case out.Shape == Wrapped:
@@ -245,14 +251,28 @@ func (p *player) commit(rec *capture.Record, pl *plan, due int64) {
 		}
 		buf := p.batch.At(i)
 		buf.Hop, buf.Hash = hop, header.FlowHash(ip)
-	case out.Shape == Frames:
+	case pl.prefix || out.Shape == Frames && (!out.SrcMAC.IsZero() || !out.DstMAC.IsZero()):
 		p.link(i, pl.prefix, ip)
 	}
 	if out.Stamp != nil {
 		out.Stamp(p.batch.At(i).Frame, rec.Time)
 	}
-	p.dues = append(p.dues, due)
+	if !p.cfg.Pace.Top {
+		p.dues = append(p.dues, due)
+	}
 	p.given++
+}
+
+// edit changes the IP packet, or the one inside a frame that was copied whole.
+func (p *player) edit(pl *plan, data []byte) {
+	if p.cfg.Output.Shape == Frames && !pl.prefix {
+		ip, ok := linktype.FindIP(linktype.Ethernet, data)
+		if !ok {
+			return
+		}
+		data = ip
+	}
+	p.cfg.Editor.Edit(data, p.loop)
 }
 
 // link writes the Ethernet header, or the addresses that were asked for.
