@@ -23,7 +23,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w; see \"%s --help\"", errUsage, err, cmd.CommandPath())
 	})
-	root.AddCommand(newDemo(), newReplay(), newEtcd())
+	root.AddCommand(newDemo(), newBench(), newReplay(), newEtcd())
 	return root
 }
 
