@@ -41,8 +41,9 @@
 //
 // A frame is in the pool, in one of the worker's batches, or with the kernel;
 // see package packet. Every packet that a port hands in is delivered to the far
-// port or dropped with a named reason: received = delivered + drops, exactly,
-// whenever the worker is between turns. When the underlay has no room the
+// port, dropped with a named reason, or held by a UDP socket that had no room:
+// received = delivered + drops + held, exactly, whenever the worker is between
+// turns. When the underlay has no room the
 // worker stops reading the TUN, and the kernel's own queue fills: what is lost
 // there is the kernel's to count.
 //

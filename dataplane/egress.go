@@ -11,7 +11,8 @@ import (
 )
 
 // egress carries one batch from the TUN to the underlay and returns how many
-// packets it met. It reads no more than the underlay can take.
+// packets it met. It reads no more than the underlay can take; the fallback beside
+// a fast one is not waited for, for its few packets would hold up all others.
 func (w *Worker) egress(s *fib.Snapshot) (int, error) {
 	w.out.Limit(w.primary.Port.Room())
 	err := w.cfg.TUN.Recv(w.out)
@@ -20,6 +21,7 @@ func (w *Worker) egress(s *fib.Snapshot) (int, error) {
 		return 0, nil
 	}
 	w.out.Compact() // the port drops what it could not read whole
+	w.slow.Limit(w.cfg.Fallback.Port.Room())
 	w.route(w.out, s)
 	fastErr := w.transmit(w.cfg.Fast, w.out, s.Fast)
 	slowErr := w.transmit(w.cfg.Fallback, w.slow, s.Fallback)
@@ -51,7 +53,7 @@ func (w *Worker) route(b *packet.Batch, s *fib.Snapshot) {
 		buf.Hop, buf.Hash = hop, header.FlowHash(ip)
 		switch {
 		case fast && s.Hops[hop].Ready:
-		case s.Fallback[hop].Ready:
+		case s.Fallback[hop].Ready && w.slow.Room() > 0:
 			b.Move(i, w.slow)
 		default:
 			b.Drop(i, packet.Unresolved)
@@ -90,15 +92,25 @@ func innerBytes(b *packet.Batch) (n uint64) {
 	return n
 }
 
+// held returns how many packets the fallback's port has taken and not yet sent.
+func (w *Worker) held() uint64 {
+	if w.holder == nil {
+		return 0
+	}
+	return uint64(w.holder.Held())
+}
+
 // publishEgress closes the books of one batch of n packets.
 func (w *Worker) publishEgress(n int) {
 	t := &w.sent
 	t.Received += uint64(n)
-	t.Batches++
+	if n > 0 {
+		t.Batches++
+	}
 	out, slow := w.out.Drops(), w.slow.Drops()
 	for r := range t.Drops {
 		t.Drops[r] = out[r] + slow[r]
 	}
-	t.Delivered = t.Received - t.Dropped()
+	t.Delivered = t.Received - t.Dropped() - w.held()
 	w.stats.Egress.Publish(t)
 }

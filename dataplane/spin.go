@@ -8,7 +8,7 @@ import (
 
 // DefaultSpin is how long a worker looks for work before it sleeps. Waking a
 // sleeping thread on another CPU costs tens of microseconds, which a ping-pong
-// pays on every packet; perf/README.md has the measurement.
+// pays on every packet.
 const DefaultSpin = 50 * time.Microsecond
 
 const (

@@ -13,6 +13,9 @@ import (
 // progress to whoever watches its Turns.
 const heartbeat = time.Second
 
+// stuckTries is how many sleeps in a row wait for a full port to be writable.
+const stuckTries = 4
+
 // waiter is the one blocking call of a worker: ppoll on every port, and on an
 // eventfd that Stop writes to.
 type waiter struct {
@@ -45,9 +48,16 @@ func (p *waiter) add(fd int, events int16) {
 	p.n++
 }
 
-// block sleeps until a descriptor is ready or the heartbeat.
-func (p *waiter) block() error {
-	timeout := unix.NsecToTimespec(int64(heartbeat))
+// forgetWritable leaves only what there is to read to wait for.
+func (p *waiter) forgetWritable() {
+	for i := range p.fds[:p.n] {
+		p.fds[i].Events &^= unix.POLLOUT
+	}
+}
+
+// block sleeps until a descriptor is ready or the time is over.
+func (p *waiter) block(limit time.Duration) error {
+	timeout := unix.NsecToTimespec(int64(limit))
 	_, err := unix.Ppoll(p.fds[:p.n], &timeout, nil)
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("poll ports: %w", err)
@@ -82,7 +92,26 @@ func (w *Worker) sleep() error {
 		w.wait.add(w.cfg.Fast.Port.FD(), inEvents|writable(w.cfg.Fast.Port))
 	}
 	w.wait.add(w.cfg.Fallback.Port.FD(), inEvents|writable(w.cfg.Fallback.Port))
-	return w.wait.block()
+	return w.wait.block(w.patience())
+}
+
+// stuckSleep is how long a worker whose underlay stays full sleeps without
+// waiting for room: an AF_XDP socket says that it is writable while half of its
+// ring is free, also when the rest does not move.
+const stuckSleep = time.Millisecond
+
+// patience bounds a sleep. A full port is flushed anew after a while, whatever
+// its descriptor says; one that stays full is not asked at every turn.
+func (w *Worker) patience() time.Duration {
+	if w.primary.Port.Room() > 0 {
+		w.stuck = 0
+		return heartbeat
+	}
+	if w.stuck++; w.stuck <= stuckTries {
+		return heartbeat
+	}
+	w.wait.forgetWritable()
+	return stuckSleep
 }
 
 // writable is POLLOUT for a port that is full, else nothing.

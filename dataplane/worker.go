@@ -67,7 +67,10 @@ type Worker struct {
 	spin     spinner
 	stats    stats.Worker
 
-	rest int // turns until the fallback is looked at again
+	holder interface{ Held() int } // the fallback's port, if it may hold packets back
+
+	stuck int // sleeps in a row with a full underlay
+	rest  int // turns until the fallback is looked at again
 
 	out, slow *packet.Batch // egress, and the part of it that takes the fallback
 	in        *packet.Batch // ingress, one underlay after the other
@@ -99,6 +102,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 	if w.primary == nil {
 		w.primary = cfg.Fallback
 	}
+	w.holder, _ = cfg.Fallback.Port.(interface{ Held() int })
 	return w, nil
 }
 
@@ -179,6 +183,7 @@ func (w *Worker) unblock() error {
 		if err := w.cfg.Fallback.Port.Flush(); err != nil {
 			return fmt.Errorf("%w: %w", ErrFallback, err)
 		}
+		w.publishEgress(0)
 	}
 	return nil
 }

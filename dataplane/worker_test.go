@@ -411,3 +411,47 @@ func TestStopBeforeRunAndTwice(t *testing.T) {
 		t.Errorf("Run after Stop: %v", err)
 	}
 }
+
+func TestFullFallbackDoesNotHoldUpTheFastPath(t *testing.T) {
+	r := newRig(t, rigConfig{resolved: nextHops{peerAddr: true}}) // the third node is not
+	r.socketEnd.SetFaults(memport.Faults{Full: true})
+	r.start()
+	for range 10 {
+		write(t, r.pods, udpPacket(ownPod, thirdPod, 10))
+		write(t, r.pods, udpPacket(ownPod, peerPod, 10))
+	}
+	books := settled(t, &r.worker.Stats().Egress, 20)
+	if books.Delivered != 10 || books.Drops[packet.Unresolved] != 10 {
+		t.Errorf("books: %+v", books)
+	}
+}
+
+// holding is a port that has always taken more than it has sent.
+type holding struct{ *memport.Port }
+
+func (holding) Held() int { return 3 }
+
+func TestHeldPacketsAreNotDelivered(t *testing.T) {
+	r := newRig(t, rigConfig{})
+	cfg := r.config(rigConfig{noFast: true})
+	cfg.Fallback.Port = holding{r.socketEnd}
+	w, err := dataplane.NewWorker(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.start() // the rig's own worker is only stopped at the end
+	r.stop(t)
+	done := make(chan error, 1)
+	go func() { done <- w.Run() }()
+	for range 10 {
+		write(t, r.pods, udpPacket(ownPod, peerPod, 10))
+	}
+	if books := settled(t, &w.Stats().Egress, 10); books.Delivered != 7 || books.Dropped() != 0 {
+		t.Errorf("books: %+v, want 7 delivered of 10", books)
+	}
+	w.Stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

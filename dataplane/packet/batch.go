@@ -8,8 +8,8 @@ type Buf struct {
 	Start uint32 // first byte of the packet, from the start of the frame
 	End   uint32 // one past the last byte
 
-	// Hop is the index of the hop in the fib snapshot of this batch. Lookup
-	// sets it on egress, verification on ingress.
+	// Hop is the index of the hop in the fib snapshot of this batch. The worker
+	// sets it on egress; on ingress it means nothing.
 	Hop uint32
 	// Hash is the inner flow's hash, for the outer source port.
 	Hash uint32

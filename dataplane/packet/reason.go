@@ -1,7 +1,7 @@
 package packet
 
 // Reason says why a packet was dropped. Each has one counter per worker and
-// direction, and one line in docs/drops.md.
+// direction.
 type Reason uint8
 
 // The reasons. A new one is added before NumReasons, with its name below.
@@ -36,18 +36,12 @@ const (
 	TooBig
 	// Truncated: the datagram was longer than the frame.
 	Truncated
-	// Loop: our own encapsulation came back out of the TUN.
-	Loop
 	// Unresolved: the next hop's MAC is not known and no other way is open.
 	Unresolved
-	// NoFrame: every frame is in use.
-	NoFrame
 	// SendFailed: the kernel refused the packet on the underlay.
 	SendFailed
 	// TunWriteFailed: the kernel refused the packet on the TUN.
 	TunWriteFailed
-	// Martian: an address that must not appear there (loopback, multicast, broadcast, class E).
-	Martian
 	// BadECN: an ECN combination that RFC 6040 says to drop.
 	BadECN
 
@@ -61,9 +55,9 @@ var reasonNames = [NumReasons]string{
 	BadEtherType: "bad_ethertype", BadInner: "bad_inner", UnknownPeer: "unknown_peer",
 	SpoofedSource: "spoofed_source", NotOurs: "not_ours", NoRoute: "no_route",
 	TTLExceeded: "ttl_exceeded", TooBig: "too_big", Truncated: "truncated",
-	Loop: "loop", Unresolved: "unresolved", NoFrame: "no_frame",
+	Unresolved: "unresolved",
 	SendFailed: "send_failed", TunWriteFailed: "tun_write_failed",
-	Martian: "martian", BadECN: "bad_ecn",
+	BadECN: "bad_ecn",
 }
 
 // String returns the reason's name as it stands in metrics: lower case with

@@ -13,7 +13,6 @@ type Worker struct {
 	Egress  Direction // from the TUN to the underlay
 	Ingress Direction // from the underlay to the TUN
 	Waits   atomic.Uint64
-	Spins   atomic.Uint64
 	Turns   atomic.Uint64
 	_       [64]byte
 }
@@ -24,7 +23,7 @@ type Worker struct {
 type Direction struct {
 	Received  atomic.Uint64 // packets that a port handed in
 	Delivered atomic.Uint64 // packets that the far port took
-	Bytes     atomic.Uint64 // inner bytes of packets handed to the far port
+	Bytes     atomic.Uint64 // inner bytes of packets on their way to the far port, before its verdict
 	Batches   atomic.Uint64 // non-empty batches
 	Drops     [packet.NumReasons]atomic.Uint64
 }
@@ -85,8 +84,8 @@ func (t *Totals) Add(u Totals) {
 
 // Snapshot is what all workers together did.
 type Snapshot struct {
-	Egress, Ingress     Totals
-	Waits, Spins, Turns uint64
+	Egress, Ingress Totals
+	Waits, Turns    uint64
 }
 
 // Sum reads and adds up the counters of several workers.
@@ -96,7 +95,6 @@ func Sum(workers []*Worker) Snapshot {
 		s.Egress.Add(w.Egress.Totals())
 		s.Ingress.Add(w.Ingress.Totals())
 		s.Waits += w.Waits.Load()
-		s.Spins += w.Spins.Load()
 		s.Turns += w.Turns.Load()
 	}
 	return s

@@ -55,8 +55,7 @@ func (p *Port) Recv(b *packet.Batch) error {
 	return nil
 }
 
-// offer extends b by as many frames as one call can fill. With UDP_GRO a
-// message would be a run of datagrams, in one frame of 64 KiB or in several.
+// offer extends b by as many frames as one call can fill.
 func (in *inbox) offer(b *packet.Batch) (n int) {
 	for n < perCall {
 		_, space, ok := b.Extend()

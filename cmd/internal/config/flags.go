@@ -4,15 +4,15 @@ import (
 	"flag"
 	"io"
 	"strings"
-	"time"
 
+	"flanx/dataplane"
 	"flanx/dataplane/host"
 )
 
 // Defaults that are ours; those of flanneld stand beside its flags.
 const (
-	defaultSpin   = 50 * time.Microsecond
-	defaultBatch  = 64
+	defaultSpin   = dataplane.DefaultSpin
+	defaultBatch  = dataplane.DefaultBatch
 	defaultFrames = host.DefaultFrames
 )
 

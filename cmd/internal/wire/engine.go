@@ -43,6 +43,9 @@ type engine struct {
 	codecs  struct{ fast, fallback encap.Codec }
 	tun     tunOpener
 
+	best  host.Rung   // the best there has been; UDP before the first session
+	serve func(error) // told whether packets are carried, and why not
+
 	mu      sync.Mutex
 	running []*stats.Worker
 	retired stats.Snapshot // of workers that ended
@@ -88,6 +91,9 @@ func (e *engine) run(ctx context.Context, opened func()) error {
 	}
 }
 
+// errReopening is why a node does not serve between two sessions.
+var errReopening = errors.New("the data path is being opened again")
+
 // openError is a failure to open the data path, as against one of running it.
 type openError struct{ error }
 
@@ -118,7 +124,7 @@ func (e *engine) carry(ctx context.Context, p *parts) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ends := make(chan error, len(p.workers)+1)
-	go func() { ends <- p.watch(ctx) }()
+	go func() { ends <- e.watch(ctx, p) }()
 	for _, w := range p.workers {
 		go func() { ends <- w.Run() }()
 	}
@@ -140,6 +146,8 @@ func (e *engine) announce(p *parts) {
 	for _, w := range p.workers {
 		e.running = append(e.running, w.Stats())
 	}
+	e.best = min(e.best, p.grant.Rung)
+	e.serve(nil)
 	e.log.Info("way on the wire", "asked", e.io.String(), "granted", p.grant.Rung.Words(), "why", p.grant.Why(),
 		"interface", e.iface.Name, "workers", len(p.workers))
 }
@@ -191,6 +199,7 @@ func (e *engine) retire() {
 	e.retired.Egress.Add(last.Egress)
 	e.retired.Ingress.Add(last.Ingress)
 	e.running = nil
+	e.serve(errReopening)
 }
 
 // makeCodecs prepares both layers.

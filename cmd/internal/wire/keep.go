@@ -28,6 +28,8 @@ type keeper struct {
 	gone time.Time   // since when the underlay address is missing; zero: it is there
 	said string      // the last complaint about the device
 	ours bool        // the next change of the device is our own doing
+
+	unsaved bool // the subnet file is behind
 }
 
 // run looks after everything at every interval until ctx ends.
@@ -41,6 +43,9 @@ func (k *keeper) run(ctx context.Context, every time.Duration) {
 		case now := <-tick.C:
 			k.followUnderlay(now)
 			k.healDevice()
+			if k.unsaved {
+				k.save()
+			}
 		}
 	}
 }
@@ -81,7 +86,7 @@ func (k *keeper) followUnderlay(now time.Time) {
 	} else if !k.gone.IsZero() {
 		k.gone = time.Time{}
 		k.log.Info("underlay address is back", "interface", i.Name, "address", k.iface.Addr4.String())
-		k.ready(nil)
+		k.ready.set("underlay address", nil)
 	}
 	if i.MTU != k.link {
 		k.link = i.MTU
@@ -102,13 +107,10 @@ func (k *keeper) missAddress(now time.Time) {
 	if k.gone.IsZero() {
 		k.gone = now
 		k.log.Warn("underlay address is gone; ending if it stays away", "error", err, "grace", addressGrace)
-		k.ready(err)
+		k.ready.set("underlay address", err)
 	}
 	if now.Sub(k.gone) >= addressGrace {
-		select {
-		case k.failed <- err:
-		default: // the node is ending already
-		}
+		k.fail("underlay", err)
 	}
 }
 
@@ -128,7 +130,17 @@ func (k *keeper) followMTU(name string) {
 	}
 	k.log.Info("overlay MTU follows the underlay's", "interface", name, "underlay", k.link, "mtu", mtu.Link())
 	k.mtu, k.ours = mtu, true
-	if err := k.writeSubnetFile(k.cfg, k.own, mtu); err != nil {
-		k.log.Warn("overlay MTU not told", "error", err)
+	k.save()
+}
+
+// save writes the subnet file, and says once that it could not.
+func (k *keeper) save() {
+	err := k.writeSubnetFile(k.cfg, k.own, k.mtu)
+	switch {
+	case err != nil && !k.unsaved:
+		k.log.Warn("subnet file not written; trying again", "error", err)
+	case err == nil && k.unsaved:
+		k.log.Info("subnet file written", "file", k.node.cfg.SubnetFile)
 	}
+	k.unsaved = err != nil
 }

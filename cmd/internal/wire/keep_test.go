@@ -23,7 +23,7 @@ func keptNode(t *testing.T) (k *keeper, log *bytes.Buffer, ready *[]error) {
 		cfg:     config.Daemon{SubnetFile: filepath.Join(t.TempDir(), "subnet.env"), TUNName: config.DefaultTUNName},
 		log:     slog.New(slog.NewTextHandler(log, nil)),
 		iface:   hostnet.Interface{Index: 4711, Name: "eth0", MTU: 1500, Addr4: netip.MustParseAddr("192.0.2.1")},
-		ready:   func(err error) { *ready = append(*ready, err) },
+		ready:   &conditions{tell: func(err error) { *ready = append(*ready, err) }, bad: map[string]error{}},
 		backend: backend{kind: "vxlan"},
 		failed:  make(chan error, 2),
 	}

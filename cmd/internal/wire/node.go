@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 
 	"flanx/cmd/internal/config"
@@ -21,15 +22,16 @@ type node struct {
 	cfg   config.Daemon
 	log   *slog.Logger
 	iface hostnet.Interface
-	ready func(error) // told whether the node serves, and why not
+	ready *conditions
 
-	backend backend
-	engine  *engine // nil for a backend without a data path
-	hops    *host.NextHops
-	rules   *hostnet.Rules
-	failed  chan error // the engine's end
-	ended   chan struct{}
-	keepers sync.WaitGroup // what repairs the host; ended before that is undone
+	backend    backend
+	engine     *engine // nil for a backend without a data path
+	hops       *host.NextHops
+	rules      *hostnet.Rules
+	failed     chan error // the end of a part that the node cannot do without
+	ended      chan struct{}
+	blackholed bool           // there may be a blackhole route of ours
+	keepers    sync.WaitGroup // what repairs the host; ended before that is undone
 }
 
 // attrs decides the backend and says what the lease is to tell about us. It comes
@@ -87,11 +89,16 @@ func (n *node) join(ctx context.Context, cfg lease.NetworkConfig, own lease.Leas
 			return err
 		}
 	}
-	if err := n.writeSubnetFile(cfg, own, mtu); err != nil {
+	if err := n.blackhole(own); err != nil {
 		return err
 	}
+	unsaved := n.writeSubnetFile(cfg, own, mtu)
+	if unsaved != nil {
+		n.log.Warn("subnet file not written; pods cannot be given addresses", "error", unsaved)
+	}
+	n.ready.set("start", nil)
 	n.advise(cfg, own)
-	k := &keeper{node: n, cfg: cfg, own: own, mtu: mtu, link: n.iface.MTU}
+	k := &keeper{node: n, cfg: cfg, own: own, mtu: mtu, link: n.iface.MTU, unsaved: unsaved != nil}
 	n.keepers.Go(func() { k.run(ctx, n.cfg.RulesResync) })
 	return nil
 }
@@ -110,9 +117,13 @@ func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lea
 	opened := make(chan struct{})
 	go func() {
 		defer close(n.ended)
-		n.failed <- n.engine.run(ctx, func() { close(opened) })
+		n.fail("data path", n.engine.run(ctx, func() { close(opened) }))
 	}()
-	go func() { _ = n.hops.Run(ctx) }()
+	n.keepers.Go(func() {
+		if err := n.hops.Run(ctx); ctx.Err() == nil {
+			n.fail("follow next hops", err)
+		}
+	})
 	select {
 	case <-opened:
 		return nil
@@ -120,6 +131,17 @@ func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lea
 		return cmpErr(err, ctx.Err())
 	case <-ctx.Done(): // also when the failure was seen by run first
 		return context.Cause(ctx)
+	}
+}
+
+// fail ends the node because a part of it ended. Only the first counts.
+func (n *node) fail(part string, err error) {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", part, err)
+	}
+	select {
+	case n.failed <- err:
+	default:
 	}
 }
 
@@ -143,14 +165,18 @@ func (n *node) removeLeftover() error {
 		return err
 	}
 	for _, d := range devices {
-		if !d.IsFlannel() || n.cfg.KeepFlannelDevice {
+		if d.IPv6 { // holds the port for IPv6 alone, which is not ours
+			continue
+		}
+		if !d.IsFlannel() || d.VNI != int(n.backend.vni) || n.cfg.KeepFlannelDevice {
 			return fmt.Errorf("%w: VXLAN device %s holds UDP port %d: remove it (ip link del %s) or give the network another Backend.Port",
 				hostnet.ErrConflict, d.Name, d.Port, d.Name)
 		}
 		if err := d.Remove(); err != nil {
 			return err
 		}
-		n.log.Info("removed the device that flanneld left behind; its MAC is kept", "device", d.Name, "mac", d.MAC.String())
+		n.log.Info("removed the device that flanneld left behind", "device", d.Name,
+			"mac", d.MAC.String(), "mac_kept", slices.Equal(d.MAC, n.backend.vtep[:]))
 	}
 	return nil
 }
@@ -161,6 +187,11 @@ func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.hops.Close())
+		}
+	}()
 	workers, err := n.workers()
 	if err != nil {
 		return err
@@ -168,6 +199,7 @@ func (n *node) makeEngine(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.
 	e := &engine{
 		io: n.cfg.IO, workers: workers, frames: n.cfg.Frames, batch: n.cfg.Batch, spin: n.cfg.Spin,
 		anySource: !n.cfg.SourceCheck, log: n.log, iface: n.iface, backend: n.backend,
+		best: host.UDP, serve: n.ready.setter("data path"),
 	}
 	if err := e.makeCodecs(); err != nil {
 		return err
@@ -228,22 +260,25 @@ func (n *node) suffix() string {
 	return "-" + n.cfg.TUNName
 }
 
-// writeSubnetFile tells the container runtime. A failure is not the end of the
-// node, as with flanneld: packets flow, but the node is not ready.
-func (n *node) writeSubnetFile(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) error {
-	if n.cfg.BlackholeRoute {
-		if _, err := hostnet.SetBlackhole(own.Subnets); err != nil {
-			return err
-		}
+// blackhole makes packets to addresses without a pod end here, if so asked.
+func (n *node) blackhole(own lease.Lease) error {
+	if !n.cfg.BlackholeRoute {
+		return nil
 	}
+	n.blackholed = true
+	_, err := hostnet.SetBlackhole(own.Subnets)
+	return err
+}
+
+// writeSubnetFile tells the container runtime. A failure is not the end of the
+// node, as with flanneld: packets flow, but the node is not ready, and the keeper
+// tries again.
+func (n *node) writeSubnetFile(cfg lease.NetworkConfig, own lease.Lease, mtu hostnet.MTU) error {
 	err := hostnet.WriteSubnetFile(n.cfg.SubnetFile, hostnet.SubnetFile{
 		Network: cfg.Network, Subnets: own.Subnets, MTU: mtu.Link(), IPMasq: n.cfg.IPMasq,
 	})
-	if err != nil {
-		n.log.Warn("subnet file not written; pods cannot be given addresses", "error", err)
-	}
-	n.ready(err)
-	return nil
+	n.ready.set("subnet file", err)
+	return err
 }
 
 // advise logs what on the host is in the overlay's way.
@@ -292,12 +327,11 @@ func (n *node) leave() error {
 		<-n.ended
 		n.engine.sum()
 		err = n.engine.tun.reset()
-		err = errors.Join(err, n.hops.Close())
 	}
 	if n.rules != nil {
 		err = errors.Join(err, n.rules.Teardown())
 	}
-	if n.cfg.BlackholeRoute {
+	if n.blackholed {
 		_, berr := hostnet.SetBlackhole(lease.Subnets{})
 		err = errors.Join(err, berr)
 	}

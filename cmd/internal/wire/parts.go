@@ -18,6 +18,10 @@ import (
 // we put it. Nothing tells us when somebody takes it off.
 const watchInterval = time.Second
 
+// climbInterval is how long a session stays on the UDP socket after AF_XDP was
+// lost. Opening everything anew costs some packets.
+const climbInterval = 30 * time.Second
+
 // parts is everything that one session of the engine opened.
 type parts struct {
 	grant   *host.Grant
@@ -88,7 +92,7 @@ func (e *engine) openWorker(p *parts, i int, tun dataplane.Port) error {
 	socket, err := udpsock.Open(udpsock.Config{
 		Local: netip.AddrPortFrom(e.iface.Addr4, e.backend.port), DF: e.backend.df,
 		Batch: e.batch, Shared: e.workers > 1,
-		TunnelHeader: e.backend.tunnelHeader(), MaxInner: e.backend.maxInner(e.tun.net.MTU),
+		TunnelHeader: e.backend.tunnelHeader(), MaxInner: e.backend.maxInner(e.tun.mtu()),
 	})
 	if err != nil {
 		return fmt.Errorf("open the tunnel's UDP socket: %w", err)
@@ -125,11 +129,14 @@ func (e *engine) fast(p *parts, i int) (*packet.Pool, *dataplane.Underlay, error
 	return pool, nil, nil
 }
 
-// watch returns when the XDP program was taken off the interface, or ctx ends.
-func (p *parts) watch(ctx context.Context) error {
+// errClimb ends a session on a lower rung than there has been.
+var errClimb = errors.New("trying for a better way on the wire again")
+
+// watch returns when the XDP program was taken off the interface, when it is
+// time to climb again, or when ctx ends.
+func (e *engine) watch(ctx context.Context, p *parts) error {
 	if p.grant.XSK == nil {
-		<-ctx.Done()
-		return nil
+		return e.waitToClimb(ctx, p)
 	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -142,5 +149,20 @@ func (p *parts) watch(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+}
+
+// waitToClimb waits for a time to try for AF_XDP again, if there has been any: it
+// may have been lost to something that passes. Otherwise it waits for ctx.
+func (e *engine) waitToClimb(ctx context.Context, p *parts) error {
+	var again <-chan time.Time
+	if e.io == host.Auto && e.best < p.grant.Rung {
+		again = time.After(climbInterval)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-again:
+		return errClimb
 	}
 }

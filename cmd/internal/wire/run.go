@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func Run(ctx context.Context, cfg config.Daemon, log *slog.Logger, ready func(er
 	if err != nil {
 		return err
 	}
-	n := &node{cfg: cfg, log: log, iface: iface, ready: ready, failed: make(chan error, 2), ended: make(chan struct{})}
+	n := &node{cfg: cfg, log: log, iface: iface, ready: newConditions(ready), failed: make(chan error, 2), ended: make(chan struct{})}
 	return errors.Join(n.run(ctx, source, leaser), closeStore())
 }
 
@@ -63,13 +62,14 @@ func (n *node) run(ctx context.Context, source control.Source, leaser control.Le
 	agent := &control.Agent{
 		Source: source, Leaser: leaser, PublicIP: n.iface.Public4, Log: n.log,
 		Attrs: n.attrs, OnLease: n.join, Apply: n.apply,
+		OnStatus:  n.ready.agent,
 		Prefer:    hostnet.PreviousSubnets(n.cfg.SubnetFile, n.log),
 		StateFile: n.cfg.StateFile, Origin: n.origin(),
 	}
 	go func() {
 		select {
 		case err := <-n.failed:
-			cancel(fmt.Errorf("data path: %w", err))
+			cancel(err)
 		case <-ctx.Done():
 		}
 	}()

@@ -56,6 +56,13 @@ func (t *tunOpener) index() int {
 	return t.net.Index
 }
 
+// mtu returns the overlay's MTU.
+func (t *tunOpener) mtu() hostnet.MTU {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.net.MTU
+}
+
 // device opens the TUN with offloads, or without on a kernel that has none.
 func (t *tunOpener) device() (*host.TUN, error) {
 	cfg := host.TUNConfig{Name: t.name, MTU: t.net.MTU.Link(), Queues: t.queues, Offload: t.offload}
