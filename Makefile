@@ -25,7 +25,7 @@ ETCD_DIR := $(CURDIR)/build/etcd
 FLANX_ETCD ?= $(or $(shell command -v etcd),$(ETCD_DIR)/usr/bin/etcd)
 export FLANX_ETCD
 
-.PHONY: help build demo demo-clean test lint unit integration test-zerocopy race fuzz bench replay-compare cover deps clean
+.PHONY: help build demo demo-clean test lint unit integration test-zerocopy race fuzz bench replay-compare cover deps readers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ demo: build ## three hosts, a real etcd, every encapsulation on every way to the
 demo-clean: build ## remove what "flanx demo --keep" left running
 	exec bin/flanx demo --clean
 
-test: deps lint ## everything: lint, all tests, race detector; installs what it needs
+test: deps readers lint ## everything: lint, all tests, race detector; installs what it needs
 	@if [ "$$(id -u)" = 0 ]; then
 		$(MAKE) --no-print-directory integration
 	else
@@ -116,6 +116,16 @@ deps: ## what the tests need beyond Go: an etcd binary
 	dpkg -x etcd-server_*.deb .
 	rm etcd-server_*.deb
 	"$(FLANX_ETCD)" --version
+
+readers: ## tshark and tcpdump, by which the tests of replay read what it wrote (root, Debian)
+	@if command -v tshark >/dev/null && command -v tcpdump >/dev/null; then exit 0; fi
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "no tshark and tcpdump here: the tests that need them are skipped"
+		exit 0
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	{ apt-get install -y -qq --no-install-recommends tshark tcpdump || { apt-get update -q && apt-get install -y -qq --no-install-recommends tshark tcpdump; }; } >/dev/null \
+		|| echo "tshark and tcpdump cannot be installed: the tests that need them are skipped"
 
 clean: ## remove bin/ and build/
 	rm -rf bin build
