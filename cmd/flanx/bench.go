@@ -31,7 +31,8 @@ highest rate of packets below a loss, and round-trip times. What counts is what
 the receiver counted; figures are medians with 95 % intervals, and paths are
 ranked only where intervals do not overlap and there are 7 rounds or more.
 
-It prints a table and writes results.json, results.csv and results.md to --out.
+It prints a table and writes results.json, results.csv, results.md and report.html
+to --out.
 Ctrl-C keeps what was measured. It needs root, ip(8) and bridge(8).`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -97,6 +98,7 @@ func (f *benchFlags) write(stdout io.Writer, res bench.Result) error {
 	}
 	for name, write := range map[string]func(io.Writer) error{
 		"results.json": res.WriteJSON, "results.csv": res.WriteCSV, "results.md": res.WriteMarkdown,
+		"report.html": res.WriteHTML,
 	} {
 		if err := writeFile(filepath.Join(f.out, name), write); err != nil {
 			return fmt.Errorf("write results: %w", err)

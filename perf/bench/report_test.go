@@ -47,6 +47,7 @@ func TestGoldenReports(t *testing.T) {
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"results.md":  func(b *bytes.Buffer) error { return r.WriteMarkdown(b) },
 		"results.csv": func(b *bytes.Buffer) error { return r.WriteCSV(b) },
+		"report.html": func(b *bytes.Buffer) error { return r.WriteHTML(b) },
 		"table.txt":   func(b *bytes.Buffer) error { return r.WriteTable(b) },
 	} {
 		var b bytes.Buffer
