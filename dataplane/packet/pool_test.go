@@ -2,6 +2,8 @@ package packet
 
 import (
 	"errors"
+	"os"
+	"regexp"
 	"testing"
 	"unsafe"
 )
@@ -108,5 +110,26 @@ func TestReasonNames(t *testing.T) {
 	}
 	if NumReasons.String() != "unknown" {
 		t.Error("an unknown reason has a name")
+	}
+}
+
+// TestDropsAreDocumented holds the table in docs/drops.md against the code.
+func TestDropsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/drops.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	for r := range NumReasons {
+		if !documented[r.String()] {
+			t.Errorf("docs/drops.md does not have %s", r)
+		}
+		delete(documented, r.String())
+	}
+	for name := range documented {
+		t.Errorf("docs/drops.md has %s, which is no reason", name)
 	}
 }

@@ -1,7 +1,7 @@
 package packet
 
 // Reason says why a packet was dropped. Each has one counter per worker and
-// direction.
+// direction, and one line in docs/drops.md.
 type Reason uint8
 
 // The reasons. A new one is added before NumReasons, with its name below.
