@@ -74,7 +74,7 @@ integration: deps ## all tests as root: a test that would be skipped fails
 		exit 1
 	fi
 	set -x
-	CI=true $(TEST) $(PKGS)
+	CI=true $(TEST) -count=1 $(PKGS)
 
 test-zerocopy: ## true zero copy, and its refusal, in a guest under QEMU; fetches what it needs (root)
 	perf/zerocopy/run.sh build/zerocopy

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,8 +90,22 @@ var errBroken = errors.New("broken on purpose")
 func (broken) Name() string                               { return "broken" }
 func (broken) Start(context.Context, *Wire) (Ends, error) { return Ends{}, errBroken }
 
+// TestRunFindsPlantedPaths measures for real, on a machine that may be doing
+// other work: what is planted must be found in one of three runs.
 func TestRunFindsPlantedPaths(t *testing.T) {
 	needRoot(t)
+	var wrong []string
+	for range 3 {
+		if wrong = plantedRun(t); len(wrong) == 0 {
+			return
+		}
+		t.Logf("not found this time: %s", strings.Join(wrong, "; "))
+	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
+// plantedRun measures planted paths and says what was judged wrongly.
+func plantedRun(t *testing.T) (wrong []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := Config{
@@ -115,24 +130,27 @@ func TestRunFindsPlantedPaths(t *testing.T) {
 	for _, c := range res.Cells {
 		cells[[2]string{c.Workload, c.Path}] = c
 	}
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	slow, bare := cells[[2]string{"rtt", "slow"}], cells[[2]string{"rtt", "bare"}]
 	if slow.Rank <= bare.Rank || bare.Rank != 1 {
-		t.Errorf("slow path ranks %d (%+v), bare %d (%+v)", slow.Rank, slow.Summary, bare.Rank, bare.Summary)
+		say("slow path ranks %d (%+v), bare %d (%+v)", slow.Rank, slow.Summary, bare.Rank, bare.Summary)
 	}
 	if kernel := cells[[2]string{"rtt", "kernel-vxlan"}]; kernel.Rank >= slow.Rank {
-		t.Errorf("kernel's VXLAN ranks %d, the slow path %d", kernel.Rank, slow.Rank)
+		say("kernel's VXLAN ranks %d, the slow path %d", kernel.Rank, slow.Rank)
 	}
-	if lossy := cells[[2]string{"pps", "lossy"}]; lossy.Summary.Median != 0 || len(lossy.Samples) != 7 {
-		t.Errorf("a path that loses a fifth passes at 5 %%: %+v", lossy.Summary)
+	lossy := cells[[2]string{"pps", "lossy"}]
+	if lossy.Summary.Median != 0 || len(lossy.Samples) != 7 {
+		say("a path that loses a fifth passes at 5 %%: %+v, %d samples, %s%s", lossy.Summary, len(lossy.Samples), lossy.Failure, res.Paths[3].Failure)
 	}
-	for _, s := range cells[[2]string{"pps", "lossy"}].Samples {
+	for _, s := range lossy.Samples {
 		if loss := s.Trials[len(s.Trials)-1].Loss(); loss < 0.15 {
-			t.Errorf("a loss of a fifth shows as %.2f", loss)
+			say("a loss of a fifth shows as %.2f", loss)
 		}
 	}
 	if got := res.Paths[4].Failure; got != errBroken.Error() {
-		t.Errorf("broken path's row says %q", got)
+		say("broken path's row says %q", got)
 	}
+	return wrong
 }
 
 func TestRunKeepsWhatWasMeasured(t *testing.T) {
