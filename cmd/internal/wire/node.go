@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func (n *node) startEngine(ctx context.Context, cfg lease.NetworkConfig, own lea
 	case <-opened:
 		return nil
 	case err := <-n.failed:
-		return cmpErr(err, ctx.Err())
+		return cmp.Or(err, ctx.Err())
 	case <-ctx.Done(): // also when the failure was seen by run first
 		return context.Cause(ctx)
 	}
@@ -143,16 +144,6 @@ func (n *node) fail(part string, err error) {
 	case n.failed <- err:
 	default:
 	}
-}
-
-// cmpErr returns the first error that there is.
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // removeLeftover deletes what flanneld left behind and holds our UDP port.
